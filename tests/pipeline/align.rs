@@ -13,7 +13,7 @@ use serde_json::Value;
 
 const FRAMES: usize = 150;
 
-/// The same pictures, so many frames late.
+/// Returns the same pictures, this many frames late.
 fn late(frames: i64) -> (Input, Input) {
     let start = 40;
     let reference = Input::drawn(FRAMES, |t, x, y| moving(t + start, x, y));
@@ -45,7 +45,7 @@ fn an_offset_is_detected_and_reported() {
         assert!((0.75..=1.0).contains(&event.value.unwrap()), "{event:?}");
         let stats: gst::Structure = rig.pad("dist_sink").property("stats");
         assert_eq!(stats.get::<i64>("offset"), Ok(frames * FRAME.nseconds() as i64));
-        // Nothing is moved.
+        // Detection alone does not change the pairing.
         assert_eq!(report.scores().len(), FRAMES);
     }
 }
@@ -70,12 +70,12 @@ fn auto_pairs_the_frames_that_belong_together() {
         let identical = run("off", &late(0)).1;
         for frame in &later {
             let same = identical.frames.iter().find(|other| other.index == frame.index).unwrap();
-            // Those at the end have no successor.
+            // The last frames have no frame after them.
             if !frame.discont {
                 assert_eq!(frame.score, same.score, "frame {} of {frames}", frame.index);
             }
         }
-        // What was scored before counts nowhere.
+        // Scores from before the offset was found are in no summary: their state is `aligning`.
         let (before, after): (Vec<_>, Vec<_>) =
             report.frames.iter().partition(|frame| frame.state == ScoreState::Aligning);
         assert!(before.iter().all(|frame| frame.running_time <= event.running_time));
@@ -93,7 +93,7 @@ fn auto_pairs_the_frames_that_belong_together() {
     }
 }
 
-/// Windows, the alarm, statistics, results and metas, with and without what does not count.
+/// Scores of uncertain pairs are in no window, alarm, statistic, results file or metadata.
 #[test]
 fn scores_of_pairs_that_may_be_wrong_count_nowhere() {
     let folder = tempfile::tempdir().unwrap();
@@ -144,7 +144,7 @@ fn scores_of_pairs_that_may_be_wrong_count_nowhere() {
     }
 }
 
-/// The distorted video jumps by five frames: what was paired wrongly until that was found is named.
+/// The distorted video jumps by five frames. The event names the pairs that were wrong until the jump was found.
 #[test]
 fn a_run_that_was_paired_wrongly_is_named() {
     const JUMP: usize = 120;
@@ -165,14 +165,14 @@ fn a_run_that_was_paired_wrongly_is_named() {
     let first = FRAME * (JUMP as u64 - 2);
     let since = event.since.unwrap();
     assert!(since >= first && since <= first + FRAME * 6, "{since} of {first}");
-    // Those whose scores were still to come do not count.
+    // Pairs whose scores were pending at the time are excluded too.
     let after =
         |frame: &&FrameMessage| frame.running_time >= Some(since) && frame.running_time <= event.running_time;
     let wrong: Vec<_> = report.frames.iter().filter(after).collect();
     assert_eq!(wrong.last().unwrap().state, ScoreState::Aligning);
 }
 
-/// What was found while it was only reported is used as soon as that is wanted.
+/// An offset that was found with `align=detect` is applied as soon as `align` is set to apply it.
 #[test]
 fn an_offset_that_is_known_is_used_at_once() {
     let rig = Rig::offline(&[]);
@@ -197,8 +197,8 @@ fn an_offset_that_is_known_is_used_at_once() {
     assert!(later.clone().all(|frame| frame.score == same(frame.index)));
 }
 
-/// A stream whose pictures do not tell is watched after half a minute all the same, and when they do at last, it is said
-/// what was paired wrongly.
+/// The search ends after half a minute of still pictures, and the pad is watched all the same. When the pictures move at last,
+/// an event reports the pairs that were wrong.
 #[test]
 fn a_search_without_success_ends() {
     const STILL: usize = 800;
@@ -222,9 +222,9 @@ fn a_search_without_success_ends() {
     assert_eq!((wrong.since, wrong.running_time), (given_up.running_time, found.running_time));
 }
 
-/// The search ends with a frame that is missing and stands for the one before.
+/// The search ends at a frame that is missing on one side and is replaced by the frame before.
 #[test]
-fn the_end_of_a_search_is_told_whatever_frame_it_comes_with() {
+fn the_end_of_a_search_is_reported_with_any_frame() {
     let still = Input::drawn(760, |_, x, y| moving(0, x, y));
     let rig = Rig::offline(&[("missing-frame", "repeat")]);
     rig.pad("dist_sink").set_property_from_str("align", "auto");
@@ -234,7 +234,7 @@ fn the_end_of_a_search_is_told_whatever_frame_it_comes_with() {
     assert_eq!(at, [(None, Some(ClockTime::from_seconds(30)))]);
 }
 
-/// As where a source plays its file again.
+/// Running time jumps back when a source plays its file again.
 #[test]
 fn a_search_begins_anew_where_time_does() {
     let still = |from: u64, frames| {
@@ -259,11 +259,11 @@ fn a_search_begins_anew_where_time_does() {
 }
 
 #[test]
-fn pictures_that_do_not_tell_give_no_offset() {
+fn ambiguous_pictures_give_no_offset() {
     let still = |t: usize| Input::drawn(FRAMES, move |_, x, y| moving(t, x, y));
     let (_, report) = run("auto", &(still(0), still(0)));
     assert!(found(&report).is_empty());
     assert_eq!(report.frames.len(), FRAMES);
-    // It is not known whether these pairs are right.
+    // The offset of these pairs is unknown.
     assert_eq!((report.pooled[0].frames, report.pooled[0].aligning), (0, FRAMES as u64));
 }

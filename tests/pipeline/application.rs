@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! Applications that take their time for a message, and those that call the element while they have one.
+//! Applications that are slow to handle a message, or call the element from their handler.
 
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex};
@@ -11,7 +11,7 @@ use gst::prelude::*;
 use crate::common::rig::Rig;
 use crate::common::{FRAME, seek_to_start, sides, until};
 
-/// How long something that has to happen may take.
+/// The limit of a wait.
 const STEP_TIMEOUT: Duration = Duration::from_secs(60);
 
 fn is_frame(message: &gst::Message, index: i32) -> bool {
@@ -19,22 +19,24 @@ fn is_frame(message: &gst::Message, index: i32) -> bool {
     structure.is_some_and(|s| s.get("type") == Ok("frame") && s.get("index") == Ok(index))
 }
 
-/// A handler that does not return from the message of this frame before the sender is dropped, and tells when it has it.
+/// Installs a handler that blocks in the message of this frame until the returned sender is dropped. The returned receiver gets
+/// a value when the handler has begun.
 fn block(rig: &Rig, index: i32) -> (Sender<()>, Receiver<()>) {
     let (release, wait) = mpsc::channel::<()>();
-    let (tell, told) = mpsc::channel();
-    let (wait, tell) = (Mutex::new(wait), Mutex::new(tell));
+    let (sender, receiver) = mpsc::channel();
+    let (wait, sender) = (Mutex::new(wait), Mutex::new(sender));
     rig.on_message(move |message| {
         if is_frame(message, index) {
-            tell.lock().unwrap().send(()).unwrap();
+            sender.lock().unwrap().send(()).unwrap();
             // An error: the sender is gone.
             let _ = wait.lock().unwrap().recv();
         }
     });
-    (release, told)
+    (release, receiver)
 }
 
-/// Each frame leaves at its time, and the clock never asks for the same time twice, while the handler has the first message.
+/// While the handler blocks in the first message, each frame leaves at its deadline, and the element never waits for the same
+/// clock time twice.
 #[test]
 fn live_video_does_not_wait_for_a_handler() {
     const FRAMES: usize = 12;
@@ -54,7 +56,7 @@ fn live_video_does_not_wait_for_a_handler() {
                 has.recv_timeout(STEP_TIMEOUT).unwrap();
             }
         }
-        // The last waits for the score of its neighbour.
+        // The last frame waits for the score of the next.
         rig.wait(|log| log.report.buffers.len() >= FRAMES - 1);
         assert!(rig.stats().get::<u64>("messages-waiting").unwrap() > 1);
         drop(release);
@@ -68,7 +70,7 @@ fn live_video_does_not_wait_for_a_handler() {
     }
 }
 
-/// Where the video can wait, messages about a frame come before it, and nothing is dropped.
+/// In a pipeline without live sources, the messages of a frame are posted before it leaves, and none is dropped.
 #[test]
 fn a_file_waits_for_the_handler() {
     const FRAMES: usize = 40;
@@ -90,7 +92,7 @@ fn a_file_waits_for_the_handler() {
     assert_eq!(report.stats.unwrap().get::<u64>("messages-dropped"), Ok(0));
 }
 
-/// What is called from the handler of a message.
+/// A call that an application may make from its message handler.
 type Call = fn(&gst::Element);
 
 fn stop(element: &gst::Element) {
@@ -109,23 +111,23 @@ const CALLS: [(&str, Call); 7] = [
     ("stop", stop),
 ];
 
-/// Calls the element from the handler of the first message of a kind; hears when the call has returned.
+/// Calls the element from the handler of the first message of a kind. The receiver gets a value when the call has returned.
 fn call(rig: &Rig, kind: impl Fn(&gst::Message) -> bool + Send + Sync + 'static, call: Call) -> Receiver<()> {
-    let (tell, told) = mpsc::channel();
-    let tell = Mutex::new(Some(tell));
+    let (sender, receiver) = mpsc::channel();
+    let sender = Mutex::new(Some(sender));
     let element = rig.element.clone();
     rig.on_message(move |message| {
         if kind(message)
-            && let Some(tell) = tell.lock().unwrap().take()
+            && let Some(sender) = sender.lock().unwrap().take()
         {
             call(&element);
-            tell.send(()).unwrap();
+            sender.send(()).unwrap();
         }
     });
-    told
+    receiver
 }
 
-/// Of an error and of a frame, which other threads have made.
+/// Messages of errors and of frames are posted from different threads.
 #[test]
 fn the_element_may_be_called_from_any_handler() {
     let both = sides(12);
@@ -152,7 +154,7 @@ fn the_element_may_be_called_from_any_handler() {
     }
 }
 
-/// The thread that writes files has something to say, and the handler stops the element.
+/// The handler stops the element in a message from the thread that writes files.
 #[test]
 fn a_handler_may_stop_the_element_when_a_file_fails() {
     let folder = tempfile::tempdir().unwrap();
@@ -165,11 +167,11 @@ fn a_handler_may_stop_the_element_when_a_file_fails() {
     rig.push("ref_sink", &sides(1).0.0[0]);
     rig.end_of("ref_sink");
     returned.recv_timeout(STEP_TIMEOUT).unwrap();
-    // And it plays again.
+    // The element can play again.
     until(|| rig.element.set_state(gst::State::Playing).is_ok());
 }
 
-/// Upstream posts an error too when it hears of this one.
+/// Upstream posts an error too when the flow return of the element reaches it.
 #[test]
 fn the_cause_of_an_error_comes_before_upstream_hears_of_it() {
     let both = sides(4);

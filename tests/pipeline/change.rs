@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! Properties that change while playing, or between two runs: each change does what it says and nothing else.
+//! Properties that change while playing or between two runs: each change has its effect, and no other.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -28,16 +28,16 @@ fn motion(frame: &FrameMessage) -> f64 {
     frame.features.iter().find(|(name, _)| name == "integer_motion2").unwrap().1
 }
 
-/// The rendition that is switched off and on, in its runs.
+/// Asserts the scores of a rendition that was disabled between two runs.
 #[track_caller]
 fn assert_runs(report: &Report, pad: &str, both: &(Input, Input), runs: [Range<usize>; 2]) {
     let frames: Vec<_> = report.frames.iter().filter(|frame| frame.pad == pad).collect();
     let indices: Vec<_> = frames.iter().map(|frame| frame.index as usize).collect();
     assert_eq!(indices, runs.clone().into_iter().flatten().collect::<Vec<_>>());
-    // The first ends as a stream does, and the second has the motion that the reference has by then.
+    // The first run ends as a stream does. The second starts with the reference's motion at that time.
     let expected = [scores_of_run(both, runs[0].clone()), scores_within(both, runs[1].clone())].concat();
     assert_eq!(report.scores_of(pad), expected);
-    // When the stream was switched off, the next reference frame was not known.
+    // The next reference frame was unknown when the rendition was disabled.
     let marked: Vec<_> =
         frames.iter().filter(|frame| frame.discont).map(|frame| frame.index as usize).collect();
     assert_eq!(marked, [runs[0].end - 1]);
@@ -66,10 +66,10 @@ fn a_stream_that_is_switched_off_holds_nothing_back() {
     push(0..4);
     rig.wait_scores(6);
     rig.pad("dist_0").set_property("enabled", false);
-    // The score of the last pair waits for the next, which does not come.
+    // The score of the last pair is due at once, because no next pair follows.
     rig.wait(|log| log.report.scores_of("dist_0").len() == 4);
     push(4..8);
-    // The last of them waits for the score of the other rendition.
+    // The last frame waits for the score of the other rendition.
     rig.wait_buffers(7);
     rig.wait(|log| log.report.scores_of("dist_sink").len() == 7);
     rig.pad("dist_0").set_property("enabled", true);
@@ -93,7 +93,7 @@ fn the_only_stream_may_be_switched_off_and_on() {
     rig.push_pairs(&both.0.0[..4], &both.1.0[..4]);
     rig.wait_scores(3);
     rig.element.static_pad("dist_sink").unwrap().set_property("enabled", false);
-    // The frame itself leaves with the next, which wakes the base class.
+    // The frame itself leaves with the next one, which wakes the streaming thread.
     rig.wait_scores(4);
     rig.push_pairs(&both.0.0[4..8], &both.1.0[4..8]);
     rig.wait_buffers(8);
@@ -137,9 +137,9 @@ fn a_live_stream_that_is_switched_off_has_its_score_at_once() {
     assert_entries(&report, "dist_0", [0..4, 8..12]);
 }
 
-/// Of the two streams one has every second frame only. Whoever takes the one for the other compares wrong frames.
+/// One of the two streams has only every second frame, so if the element confuses them, it pairs the wrong frames.
 #[test]
-fn a_stream_that_is_switched_in_the_middle_of_a_step_misleads_nobody() {
+fn a_stream_that_is_switched_in_the_middle_of_a_step_is_paired_right() {
     const FRAMES: usize = 400;
     let reference = Input::drawn(FRAMES, moving);
     let distorted = Input::drawn(FRAMES, |t, x, y| coarse(moving(t, x, y)));
@@ -172,7 +172,8 @@ fn a_stream_that_is_switched_in_the_middle_of_a_step_misleads_nobody() {
     assert_eq!(whole, (0..FRAMES as i32).collect::<Vec<_>>());
 }
 
-/// A new stream, or a new size of another one, may break the runs of all: then the frames on both sides say so.
+/// A pad that is added, or a new frame size on one pad, may end the runs of all pads. The frames on both sides of the break
+/// are then marked `discont`.
 #[test]
 fn a_run_that_others_break_is_marked() {
     let both = sides(12);
@@ -201,7 +202,7 @@ fn a_run_that_others_break_is_marked() {
     }
 }
 
-/// With one group in flight, too.
+/// The same holds with `max-in-flight=1`.
 #[test]
 fn one_group_in_flight_goes_through_changes_as_several_do() {
     const FRAMES: usize = 8;
@@ -213,7 +214,7 @@ fn one_group_in_flight_goes_through_changes_as_several_do() {
     let alone = [settings[0], settings[1], ("max-in-flight", "1")];
     let rig = Rig::offline(&alone).with_renditions(&["changing"]).play();
     for t in 0..FRAMES {
-        // Switched off for two frames, and of another size at last.
+        // The rendition is disabled for two frames, and has another size in the end.
         rig.pad("dist_0").set_property("enabled", !(2..4).contains(&t));
         let changing = if t < 6 { &full[1] } else { &half[1] };
         for (pad, input) in [("dist_0", changing), ("ref_sink", &full[0]), ("dist_sink", &full[1])] {
@@ -235,7 +236,7 @@ fn one_group_in_flight_goes_through_changes_as_several_do() {
     assert_eq!(report.scores_of("dist_0"), changing);
 }
 
-/// So many frames, of which some are badly coded.
+/// Returns frames of which some are badly coded.
 fn partly_bad(frames: usize, bad: impl Fn(usize) -> bool) -> (Input, Input) {
     let distorted = |t: usize, x, y| if bad(t) { coarse(moving(t, x, y)) } else { moving(t, x, y) };
     (Input::drawn(frames, moving), Input::drawn(frames, distorted))
@@ -245,7 +246,7 @@ const ALARM: [(&str, &str); 4] =
     [("alarm-low", "65"), ("alarm-clear", "80"), ("alarm-hold", "200000000"), ("clear-hold", "320000000")];
 const PICTURE: [(&str, &str); 2] = [("freeze-time", "400000000"), ("black-time", "400000000")];
 
-/// Every property of the watch, with a value that changes nothing for what is played here.
+/// Each property of alarms and windows, with a value that makes no difference for these frames.
 const CHANGES: [(&str, &str); 10] = [
     ("window", "2000000000"),
     ("window-interval", "500000000"),
@@ -263,7 +264,7 @@ fn states(events: &[EventMessage]) -> Vec<(Event, EventState)> {
     events.iter().map(|event| (event.event, event.state)).collect()
 }
 
-/// Plays until an alarm is raised by frames that go on up to the fortieth of sixty, then changes a property.
+/// Plays until an alarm is raised by frames that last up to the fortieth of sixty, then changes a property.
 #[track_caller]
 fn alarm_changed(
     both: &(Input, Input),
@@ -304,7 +305,7 @@ fn alarms_of_pictures_outlive_every_change_of_the_watch() {
     for (i, (event, both)) in frozen_and_black().into_iter().enumerate() {
         for change in CHANGES.into_iter().filter(|(name, _)| !name.starts_with("alarm")) {
             let events = alarm_changed(&both, &PICTURE[i..=i], change);
-            // A change may begin to watch for the other one, which a frozen or black picture may be too.
+            // A change may start the detection of the other event, which these pictures may raise too.
             let events: Vec<_> = states(&events).into_iter().filter(|(of, _)| *of == event).collect();
             assert_eq!(events, [(event, EventState::Raised), (event, EventState::Cleared)], "{change:?}");
         }
@@ -323,7 +324,7 @@ fn an_alarm_that_is_switched_off_is_cleared() {
     for (event, both, properties, off) in cases {
         let events = alarm_changed(both, properties, off);
         assert_eq!(states(&events), [(event, EventState::Raised), (event, EventState::Cleared)], "{off:?}");
-        // Not when it would have been cleared anyway.
+        // The alarm is cleared by the change, earlier than by the frames.
         assert!(events[1].running_time < Some(FRAME * 30), "{:?}", events[1]);
     }
 }
@@ -355,7 +356,7 @@ fn a_run_with_other_settings_has_another_latency() {
     rig.element.set_state(gst::State::Ready).unwrap();
     rig.element.set_property("attach-meta", false);
     rig.restart();
-    // As in a first run: nothing is held back.
+    // No frame is held back, as in a first run.
     rig.push("ref_sink", &reference.0[0]);
     rig.expire(ClockTime::ZERO);
     rig.wait_buffers(1);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! What travels with the frames and around them: caps and segments in their order, and negotiation with upstream.
+//! Serialized events and negotiation: caps and segments arrive downstream in order, and upstream is asked for suitable caps.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -13,13 +13,13 @@ use crate::common::{FRAME, Input, coarse, is_asleep, moving, sides, thread_id, u
 const SMALL: (usize, usize) = (64, 48);
 const LARGE: (usize, usize) = (96, 64);
 
-/// Both sides of so many frames of another size.
+/// Returns both sides of a clip of this size.
 fn sized(size: (usize, usize), frames: usize) -> (Input, Input) {
     let distorted = Input::drawn_at(size, frames, |t, x, y| coarse(moving(t, x, y)));
     (Input::drawn_at(size, frames, moving), distorted)
 }
 
-/// Flushes all pads as a seek does, and goes on where that leads.
+/// Flushes all pads as a seek does, and begins a segment at this frame.
 fn seek(rig: &Rig, frame: usize) {
     rig.flush_all();
     for pad in ["ref_sink", "dist_sink"] {
@@ -54,7 +54,7 @@ fn new_caps_outlive_a_flush_of_their_first_frames() {
     let moved = |input: &Input| input.retimed(|t| Some(FRAME * (t as u64 + 4)));
     let (reference, distorted) = (moved(&large.0), moved(&large.1));
     rig.push_pairs(&reference.0[..1], &distorted.0[..1]);
-    // The new caps have let the frames before them go.
+    // The new caps have flushed out the frames before them.
     rig.wait_buffers(4);
     wait_until_taken(&rig);
     seek(&rig, 5);
@@ -66,7 +66,7 @@ fn new_caps_outlive_a_flush_of_their_first_frames() {
     assert_eq!(rig.log().caps.len(), 2, "{:?}", rig.log().caps);
 }
 
-/// The segment of the frames that were dropped is not that of the frames that come.
+/// Frames after a flush leave in their own segment, not in that of the frames that were dropped.
 #[test]
 fn the_segment_after_a_flush_is_the_new_one() {
     let both = sides(8);
@@ -91,7 +91,7 @@ fn the_segment_after_a_flush_is_the_new_one() {
     }
 }
 
-/// New caps may have come to the pad while frames of the old ones wait there, and in the element.
+/// New caps may arrive at the pad while frames with the old caps wait there and in the element.
 #[test]
 fn distorted_frames_leave_under_their_own_caps() {
     let (reference, small) = sides(8);
@@ -122,7 +122,7 @@ fn scaler(queued: bool) -> Vec<gst::Element> {
     names.iter().map(|name| make(name)).collect()
 }
 
-/// What comes of scaling to the size of the reference where that is known.
+/// Returns the scores when a scaler in front of the pad knows the size of the reference before it starts.
 fn scaled(reference: &Input, distorted: &Input) -> Vec<f64> {
     let mut rig = Rig::offline(&[]);
     let caps = reference.0[0].caps_owned().unwrap();
@@ -137,7 +137,7 @@ fn scaled(reference: &Input, distorted: &Input) -> Vec<f64> {
 fn a_scaler_may_come_before_the_reference() {
     const FRAMES: usize = 10;
     let (reference, _) = sides(FRAMES);
-    // Of the same shape: videoscale would put bars beside another.
+    // The shape is the same, because videoscale would add borders otherwise.
     let distorted = sized((128, 96), FRAMES).1;
     let expected = scaled(&reference, &distorted);
     assert_eq!(expected.len(), FRAMES);
@@ -158,7 +158,8 @@ fn a_scaler_may_come_before_the_reference() {
     }
 }
 
-/// Whoever has asked before, and whichever of the two is linked first, as it is where decoders bring the pads.
+/// The order in which the pads are linked does not matter, nor does an earlier caps query; decoders add their pads in any
+/// order.
 #[test]
 fn a_scaler_waits_for_the_reference_whatever_has_come_before() {
     let (reference, distorted) = (sized(SMALL, 1).0, sized((128, 96), 1).1);
@@ -201,7 +202,7 @@ fn a_scaler_waits_for_the_reference_whatever_has_come_before() {
 }
 
 #[test]
-fn who_is_next_may_ask_for_other_caps() {
+fn the_next_element_may_ask_for_other_caps() {
     let (reference, distorted) = sides(2);
     for (output, pad) in [("reference", "ref_sink"), ("distorted", "dist_sink")] {
         let rig = Rig::offline(&[("output", output)]).play();

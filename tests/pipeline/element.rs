@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! The element in a pipeline: what comes out for what goes in, and what is said about bad input.
+//! The element in a pipeline: its output for given input, and its messages about bad input.
 
 use crate::common::clip::{Clip, clips};
 use crate::common::rig::Rig;
@@ -87,7 +87,7 @@ fn a_short_distorted_stream_leaves_the_rest_unpaired() {
     let (reference, distorted) = sides(&clip);
     let report = score(&[], &reference, &distorted.keep(|t| t < 4)).unwrap();
     let alone = score(&[], &reference.keep(|t| t < 4), &distorted.keep(|t| t < 4)).unwrap();
-    // The last of them has the motion to the reference frame that follows.
+    // The last frame has the motion to the reference frame that follows.
     assert_eq!(report.scores(), scores_within(&(reference, distorted), 0..4));
     assert_eq!(report.scores()[..3], alone.scores()[..3]);
     assert_eq!((report.pooled[0].frames, report.pooled[0].unpaired), (4, 6));
@@ -96,7 +96,7 @@ fn a_short_distorted_stream_leaves_the_rest_unpaired() {
 }
 
 #[test]
-fn what_was_scored_of_the_reference_is_told_and_may_be_demanded() {
+fn coverage_is_reported_and_may_be_required() {
     let (reference, distorted) = sides(&clip());
     let distorted = distorted.keep(|t| t < 4);
     let properties = [("window", "1000000000")];
@@ -110,7 +110,7 @@ fn what_was_scored_of_the_reference_is_told_and_may_be_demanded() {
     for text in ["only 40.0 %", "dist_sink", "min-coverage is 41.0 %"] {
         assert!(failure.text.contains(text), "{}", failure.text);
     }
-    // What was scored is complete all the same.
+    // The results file of the frames before is complete.
     assert!(path.exists());
 }
 
@@ -126,9 +126,9 @@ fn other_frame_rates_are_warned_of_and_counted() {
         let warnings = rig.log().warnings.clone();
         (warnings, report.pooled[0].dist_unmatched, report.pooled[0].coverage)
     };
-    let (told, unmatched, coverage) = warnings(&double);
+    let (warned, unmatched, coverage) = warnings(&double);
     assert!((8..=10).contains(&unmatched) && coverage == 1.0, "{unmatched}, {coverage}");
-    let [text] = &told[..] else { panic!("{told:?}") };
+    let [text] = &warned[..] else { panic!("{warned:?}") };
     for part in ["25/1", "50/1", "dist_sink", "videorate", "pairing-tolerance"] {
         assert!(text.contains(part), "{text}");
     }
@@ -220,7 +220,7 @@ fn jitter_under_half_a_frame_changes_nothing() {
     let report = score(&[], &reference, &distorted.retimed(jitter)).unwrap();
     assert_eq!(report.scores(), score_clip(&[], &clip).scores());
     assert_eq!(report.frames[1].dist_running_time, Some(gst::ClockTime::from_mseconds(59)));
-    // What counts as the same time can be set.
+    // `pairing-tolerance` sets how far apart the times of a pair may be.
     let strict = [("pairing-tolerance", "10000000")];
     let report = score(&strict, &reference, &distorted.retimed(jitter)).unwrap();
     assert_eq!((report.pooled[0].frames, report.pooled[0].unpaired), (5, 5));
@@ -280,7 +280,7 @@ fn new_caps_begin_a_new_section() {
     assert_eq!(report.metas()[6].section, 1);
 }
 
-/// The reference as a file, so that it can be sought in, against itself with every sample changed a little.
+/// The reference as a file, which supports seeking, against itself with every sample changed a little.
 #[test]
 fn a_flushing_seek_begins_anew() {
     crate::common::init();
@@ -332,7 +332,7 @@ fn a_flushing_seek_begins_anew() {
         "answered by the reference"
     );
 
-    // From the end back to the middle: the frames from there are a stream of their own.
+    // Seeks from the end to the middle: the frames from there are scored as a stream of their own.
     seek(FRAME * 6);
     let (rest, _) = until_eos();
     let (reference, distorted) = sides(&clip);
@@ -340,7 +340,7 @@ fn a_flushing_seek_begins_anew() {
     assert_eq!(rest.iter().map(|(_, score)| *score).collect::<Vec<_>>(), alone.scores());
     assert!(rest.iter().all(|(section, _)| *section > all[0].0));
 
-    // While frames are on their way.
+    // Seeks while frames are on their way.
     pipeline.set_state(gst::State::Paused).unwrap();
     for position in [0, 3, 0] {
         seek(FRAME * position);
@@ -355,7 +355,7 @@ fn a_flushing_seek_begins_anew() {
     pipeline.set_state(gst::State::Null).unwrap();
 }
 
-/// With 100 pairs in the element, of which the first is on its way downstream.
+/// Returns a rig with 100 pairs in the element, of which the first is on its way downstream.
 fn full() -> Rig {
     let (reference, distorted) = crate::common::sides(100);
     let rig = Rig::offline(&[("latency", "10000000000")]).play();
@@ -425,7 +425,7 @@ fn live_reference_frames_do_not_wait_for_ever() {
         sources[0].push_sample(sample).unwrap();
     }
     sources[0].end_of_stream().unwrap();
-    // Time stands still until what can be paired is.
+    // The clock does not move before all available pairs are scored.
     let paired = || bench.element.property::<gst::Structure>("stats").get::<u64>("frames-scored") == Ok(3);
     while !paired() {
         std::thread::yield_now();
@@ -450,7 +450,7 @@ fn live_reference_frames_do_not_wait_for_ever() {
 }
 
 #[test]
-fn a_live_pipeline_is_told_the_latency() {
+fn a_live_element_answers_the_latency_query() {
     crate::common::init();
     let latency = |attach: bool| {
         let pipeline = gst::parse::launch(&format!(
@@ -472,13 +472,13 @@ fn a_live_pipeline_is_told_the_latency() {
         assert!(live);
         min
     };
-    // A frame to wait for, and one of granularity.
+    // The score waits for the next frame, and the deadline has a granularity of one frame.
     assert_eq!(latency(true), latency(false) + FRAME * 2);
 }
 
-/// Where both streams change, one does so before the other, which does not make them different.
+/// When both streams change their format, one changes before the other; the formats do not differ then.
 #[test]
-fn nobody_is_warned_while_both_streams_change() {
+fn no_warning_while_both_streams_change() {
     let part = |size, rate| {
         Input::drawn_at(size, 4, moving).with_caps(|caps| caps.set("framerate", gst::Fraction::new(rate, 1)))
     };
@@ -537,8 +537,8 @@ fn a_converter_before_the_distorted_pad_picks_the_size_of_the_reference() {
     pipeline.set_state(gst::State::Null).unwrap();
 }
 
-/// One source feeds both pads, and asks both which caps they take before it decides. The converter asks again once it knows
-/// what comes, perhaps a moment before the reference is there.
+/// One source feeds both pads and sends a caps query to both before it decides. The converter sends its query again once it
+/// knows the input caps, which may be a moment before the reference has caps.
 #[test]
 fn a_converter_behind_a_tee_picks_the_size_of_the_reference() {
     crate::common::init();
@@ -555,7 +555,7 @@ fn a_converter_behind_a_tee_picks_the_size_of_the_reference() {
     convert.link_pads(None, &element("h"), Some("dist_sink")).unwrap();
     let pad = |name: &str, pad: &str| element(name).static_pad(pad).unwrap();
     let (source, distorted) = (pad("source", "src"), pad("h", "dist_sink"));
-    // The thread that has asked the distorted pad since, and the widths that have come there.
+    // The thread of the last caps query on the distorted pad, and the widths of the caps that arrived there.
     let (asking, widths) = (Arc::new(AtomicI32::new(0)), Arc::new(Mutex::new(vec![])));
     let (asks, comes) = (asking.clone(), widths.clone());
     let both = gst::PadProbeType::QUERY_DOWNSTREAM | gst::PadProbeType::EVENT_DOWNSTREAM;
@@ -579,9 +579,10 @@ fn a_converter_behind_a_tee_picks_the_size_of_the_reference() {
         gst::PadProbeReturn::Ok
     });
     pipeline.set_state(gst::State::Playing).unwrap();
-    let told = [gst::MessageType::Eos, gst::MessageType::Error, gst::MessageType::Warning];
-    let told = pipeline.bus().unwrap().timed_pop_filtered(gst::ClockTime::from_seconds(60), &told).unwrap();
-    assert!(matches!(told.view(), gst::MessageView::Eos(_)), "{told:?}");
+    let kinds = [gst::MessageType::Eos, gst::MessageType::Error, gst::MessageType::Warning];
+    let message =
+        pipeline.bus().unwrap().timed_pop_filtered(gst::ClockTime::from_seconds(60), &kinds).unwrap();
+    assert!(matches!(message.view(), gst::MessageView::Eos(_)), "{message:?}");
     let stats = element("h").property::<gst::Structure>("stats");
     assert_eq!((stats.get::<u64>("frames-scored"), &*widths.lock().unwrap()), (Ok(3), &vec![64]));
     pipeline.set_state(gst::State::Null).unwrap();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! Whatever is wrong, the element says so once, in the right domain, with what to do, and stops.
+//! Errors: the element posts each error once, with the right domain and a remedy, and stops.
 
 use crate::common::clip::{Clip, clips};
 use crate::common::{Failure, Input, init, score};
@@ -17,7 +17,7 @@ fn fail(properties: &[(&str, &str)]) -> Failure {
     score(properties, &Input::planar(&clip, false), &Input::planar(&clip, true)).unwrap_err()
 }
 
-/// The error is of this kind, and its text contains all of these.
+/// Asserts that the error is of this kind, and that its text contains all of these.
 #[track_caller]
 fn assert_failure<E: ErrorDomain + PartialEq + std::fmt::Debug>(failure: Failure, kind: E, texts: &[&str]) {
     assert_eq!(failure.error.kind::<E>(), Some(kind), "{failure:?}");
@@ -83,7 +83,7 @@ fn settings_that_contradict_each_other_are_refused() {
     );
 }
 
-/// The vendor that stands for any had another name once.
+/// `vendor=unknown` is an old name of `any`.
 #[test]
 fn old_names_of_values_still_count() {
     let clip = clip();
@@ -125,7 +125,7 @@ fn different_depth_or_chroma_is_refused_with_what_to_insert() {
     }
 }
 
-/// Fewer bits would change what is compared.
+/// Converting to fewer bits would change the samples that are compared.
 #[test]
 fn the_side_with_fewer_bits_is_to_be_converted() {
     let deep = clips().into_iter().find(|clip| clip.name == "176x144_420_10bit").unwrap();
@@ -142,7 +142,7 @@ fn the_side_with_fewer_bits_is_to_be_converted() {
     }
 }
 
-/// The clip, with what caps say of its colours.
+/// Returns the clip with these colours in its caps.
 fn tagged(distorted: bool, colorimetry: Option<&str>) -> Input {
     Input::planar(&clip(), distorted).with_caps(|caps| match colorimetry {
         Some(colorimetry) => caps.set("colorimetry", colorimetry),
@@ -152,7 +152,7 @@ fn tagged(distorted: bool, colorimetry: Option<&str>) -> Input {
 
 #[test]
 fn colours_that_are_coded_in_another_way_are_refused_with_what_to_insert() {
-    // As range:matrix:transfer:primaries, where 1:3:5:1 is bt709.
+    // Colorimetry as range:matrix:transfer:primaries; 1:3:5:1 is bt709.
     let cases = [
         ("bt709", "1:3:5:1", "differ in range;", "videoconvert ! video/x-raw,colorimetry=bt709;"),
         ("bt709", "2:4:5:1", "differ in matrix;", "videoconvert ! video/x-raw,colorimetry=bt709;"),
@@ -182,7 +182,7 @@ fn colours_are_compared_as_far_as_both_sides_name_them() {
         // An unknown matrix, and unknown primaries.
         (Some("bt709"), Some("2:0:5:1")),
         (Some("2:3:5:0"), Some("bt709")),
-        // The curves of BT.601 and BT.709 are one.
+        // BT.601 and BT.709 have the same transfer function.
         (Some("2:3:5:1"), Some("2:3:16:1")),
     ] {
         let report = score(&[], &tagged(false, reference), &tagged(true, distorted)).unwrap();
@@ -272,7 +272,7 @@ fn a_results_path_that_cannot_be_written_stops_before_the_first_frame() {
     }
 }
 
-/// The way a user meets errors: gst-launch ends with a failure, and does not hang.
+/// gst-launch ends with a failure and does not hang.
 #[test]
 fn gst_launch_fails_with_the_message() {
     let folder = plugin_folder();
@@ -285,7 +285,7 @@ fn gst_launch_fails_with_the_message() {
             .env("HIPVMAF_CUDA_LIBRARY", "/nowhere/libcuda.so")
             .output()
             .unwrap();
-        // Warnings go the way of what happens, errors another.
+        // gst-launch writes warnings to stdout and errors to stderr.
         let text = [run.stdout, run.stderr].concat();
         (run.status.success(), String::from_utf8_lossy(&text).into_owned())
     };
@@ -314,7 +314,7 @@ fn gst_launch_fails_with_the_message() {
     }
 }
 
-/// A decoder says that it could have any format when it is asked, and has the one of the file.
+/// A decoder accepts any format in a caps query, and then has that of the file.
 #[test]
 fn a_short_film_that_does_not_suit_is_an_error() {
     init();
@@ -335,7 +335,7 @@ fn a_short_film_that_does_not_suit_is_an_error() {
     assert!(error.error().message().contains("I420_10LE"), "{}", error.error());
 }
 
-/// A folder with nothing but the plugin that belongs to this test.
+/// Returns a folder that contains only the plugin of this build.
 fn plugin_folder() -> tempfile::TempDir {
     let test = std::env::current_exe().unwrap();
     let plugin = test.with_file_name("libgsthipvmaf.so");

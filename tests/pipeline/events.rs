@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! Serialized events: those of the reference leave between the frames that they came between, those of distorted streams
-//! do not leave.
+//! Serialized events: those of the reference leave between the same frames as they arrived, those of distorted streams do not
+//! leave.
 
 use gst::prelude::*;
 
@@ -66,7 +66,7 @@ fn events_keep_their_place_between_frames() {
     }
 }
 
-/// The same to the clock: a frame that leaves without its score does not let what follows it go before it.
+/// In live pipelines too: if a frame leaves without its score, the events after it still leave after it.
 #[test]
 fn events_keep_their_place_in_live_pipelines() {
     let both = sides(4);
@@ -83,7 +83,7 @@ fn events_keep_their_place_in_live_pipelines() {
     rig.wait(|log| left(log) == expected(&events));
 }
 
-/// Once, after the last frame and its score, though both sides send it.
+/// The segment-done event leaves once, after the last frame and its score, though both sides send it.
 #[test]
 fn the_end_of_a_segment_comes_after_the_last_score() {
     let both = sides(FRAMES);
@@ -108,7 +108,7 @@ fn the_end_of_a_segment_comes_after_the_last_score() {
     }
 }
 
-/// A sink downstream waits for the first frame, or is told that there is none yet.
+/// A sink downstream prerolls on the first frame, or on a gap event.
 #[test]
 fn a_stream_may_begin_with_a_gap() {
     let both = sides(2);

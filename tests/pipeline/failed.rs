@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! A rendition that cannot be scored: beside others that is its own trouble, by itself it is an error.
+//! A rendition that cannot be scored: with other renditions beside it, it alone fails; otherwise the element fails.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,7 +12,7 @@ use crate::common::{FRAME, Input, coarse, deep, entries, init, moving, score, sc
 
 const FRAMES: usize = 12;
 
-/// The distorted frames in a way that cannot be compared with the reference, and what the reason has to say.
+/// Formats of the distorted video that cannot be compared with the reference, and a part of the reason.
 fn troubles(good: &Input) -> [(&'static str, Input, &'static [&'static str]); 4] {
     let large = Input::drawn_at((96, 64), FRAMES, |t, x, y| coarse(moving(t, x, y)));
     let interlaced = good.with_caps(|caps| caps.set("interlace-mode", "interleaved"));
@@ -24,7 +24,7 @@ fn troubles(good: &Input) -> [(&'static str, Input, &'static [&'static str]); 4]
     ]
 }
 
-/// Frames of which half is missing.
+/// Returns frames with half of their memory missing.
 fn shortened(input: &Input) -> Input {
     input.changed(|_, buffer| {
         let half = buffer.size() / 2;
@@ -32,7 +32,7 @@ fn shortened(input: &Input) -> Input {
     })
 }
 
-/// Caps that are new, and as good as those before.
+/// Returns the frames with new caps of equal meaning.
 fn renewed(input: &Input) -> Input {
     input.with_caps(|caps| caps.set("framerate", gst::Fraction::new(0, 1)))
 }
@@ -42,7 +42,7 @@ fn scores_of_run(sides: &(Input, Input), run: std::ops::Range<usize>) -> Vec<f64
     score(&[], &keep(&sides.0), &keep(&sides.1)).unwrap().scores()
 }
 
-/// One of two renditions, in the middle or from the start, until it has new caps.
+/// One of two renditions fails, in the middle or from the start, until it has new caps.
 #[test]
 fn a_rendition_that_cannot_be_scored_leaves_the_others_alone() {
     let both = sides(FRAMES);
@@ -61,7 +61,8 @@ fn a_rendition_that_cannot_be_scored_leaves_the_others_alone() {
                 score(&[], &both.0, &both.1).unwrap().scores(),
                 "{case}"
             );
-            // What comes before the failure ends as a stream does, unless the next reference frame was known by then.
+            // The last frame before the failure is scored as the last frame of a stream, unless the next reference frame was
+            // already there.
             let scores = report.scores_of("dist_0");
             let (before, after) = scores.split_at(since);
             let first = if since == 0 { vec![] } else { scores_of_run(&both, 0..since) };
@@ -90,7 +91,7 @@ fn a_rendition_that_cannot_be_scored_leaves_the_others_alone() {
     }
 }
 
-/// It costs the frames of the others no time either.
+/// A failed rendition does not delay the frames of the others.
 #[test]
 fn a_rendition_that_cannot_be_scored_holds_up_nothing_live() {
     let both = sides(FRAMES);
@@ -141,7 +142,7 @@ fn the_only_rendition_ends_the_pipeline_with_an_error_that_names_it() {
     }
 }
 
-/// What comes after the end of a stream need not suit it.
+/// Frames that arrive after the end of a stream are not checked against its caps.
 #[test]
 fn no_stream_that_has_ended_fails_over_what_comes_later() {
     let half = FRAMES / 2;
@@ -184,8 +185,8 @@ fn no_stream_that_has_ended_fails_over_what_comes_later() {
     }
 }
 
-/// The reference gets larger, and again smaller when the distorted stream has ended. Distorted frames that were on their way
-/// the first time were no failure, as others came that suit.
+/// The reference gets larger, and smaller again after the distorted stream has ended. The distorted frames of the old size that
+/// arrive after the first change are no failure, because frames of the new size follow.
 #[test]
 fn frames_that_were_on_their_way_are_forgotten_once_others_suit() {
     init();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! A GPU that fails: before its first sums another backend can take over, and what it has computed by then is kept.
+//! A GPU that fails: before its first sums another backend can take over, and all scores up to the failure are posted.
 //! The ignored tests need the software device: the others start them.
 
 use gst::prelude::*;
@@ -11,7 +11,7 @@ use crate::common::rig::Rig;
 use crate::common::{score, sides, until};
 use crate::gpu::{RDNA, assert_passes, play, run};
 
-/// Where a frame is handed over, where it is computed, and where its sums are fetched.
+/// The calls that submit a frame, compute it, and fetch its sums.
 const FIRST_FRAME: [&str; 4] =
     ["hipMemcpyAsync:999@2", "hipGraphLaunch:999@1", "async:700@5", "hipEventQuery:999@1"];
 
@@ -82,7 +82,7 @@ fn the_cpu_goes_on(wait: impl Fn(&Rig)) {
     DEVICE.fail("async:700@1");
     gate.open();
     wait(&rig);
-    // Refused once the element has failed, which is told at the end.
+    // Pushing is refused once the element has failed; `finish` below fails the test in that case.
     for t in 3..FRAMES {
         let _ = rig.try_push("ref_sink", &both.0.0[t]);
         let _ = rig.try_push("dist_sink", &both.1.0[t]);
@@ -94,7 +94,7 @@ fn the_cpu_goes_on(wait: impl Fn(&Rig)) {
     assert_eq!(backend_name(&rig).as_deref(), Some("cpu"));
 }
 
-/// Sums cannot be had while others may have been fetched: what was scored by then was told, and is right.
+/// The sums of a pair cannot be read, while those of others may have been: every score that was posted before is right.
 #[test]
 #[ignore = "needs the software device, started by another"]
 fn lost_with_scores_to_fetch() {
@@ -108,7 +108,7 @@ fn lost_with_scores_to_fetch() {
     rig.push_pairs(&both.0.0[3..5], &both.1.0[3..5]);
     rig.push_pairs(&both.0.0[5..6], &gate.input(&both.1).0[5..6]);
     gate.wait_until_read();
-    // Nobody asks for them yet, where that waits for the frame at the gate.
+    // The sums of the earlier pairs are not requested yet on devices where that waits for the frame behind the gate.
     DEVICE.fail("hipEventQuery:700@2");
     gate.open();
     for t in 6..FRAMES {
@@ -120,7 +120,7 @@ fn lost_with_scores_to_fetch() {
     let failed = rig.finish().is_err();
     let scores = rig.log().report.scores();
     assert!(failed || scores.len() == FRAMES);
-    // Whether the pair after the third was fetched, and with it the score of the third, is up to the device.
+    // The device decides if the pair after the third was fetched, and with it the score of the third.
     assert!(scores.len() >= 2, "{scores:?}");
     assert_eq!(scores, expected.scores()[..scores.len()]);
 }

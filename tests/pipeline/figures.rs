@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! What is told about the work: that it can be asked for at any time, and that the figures are what they say.
+//! Statistics and their properties: they can be read at any time, and their values are right.
 
 use std::fs;
 use std::path::Path;
@@ -14,16 +14,16 @@ use crate::common::gate::Gate;
 use crate::common::rig::{Rig, Streaming};
 use crate::common::{FRAME, Input, coarse, entries, moving, sides, until};
 
-/// What somebody else finds out meanwhile; it must not take a minute.
+/// Returns the answer to `ask` on another thread; panics if it takes more than a minute.
 #[track_caller]
 fn meanwhile<T: Send + 'static>(what: &str, ask: impl FnOnce() -> T + Send + 'static) -> T {
-    let (tell, told) = mpsc::channel();
-    std::thread::spawn(move || tell.send(ask()));
-    let answer = told.recv_timeout(Duration::from_secs(60));
+    let (sender, receiver) = mpsc::channel();
+    std::thread::spawn(move || sender.send(ask()));
+    let answer = receiver.recv_timeout(Duration::from_secs(60));
     answer.unwrap_or_else(|_| panic!("{what} waits for the work on a frame"))
 }
 
-/// A frame is being read, and nobody goes on with it. That says nothing about anything that can be asked or set.
+/// While the element is blocked reading a frame, every property can still be read and set, and every query is answered.
 #[test]
 fn questions_are_answered_while_a_frame_is_worked_on() {
     let both = sides(4);
@@ -66,8 +66,7 @@ fn questions_are_answered_while_a_frame_is_worked_on() {
     rig.finish().unwrap();
 }
 
-/// Frames that take a while. At least one of many questions is answered between the first look at a frame and the
-/// last.
+/// Frames that take long to compute. At least one of many reads of the statistics returns while a frame is computed.
 #[test]
 fn statistics_are_read_while_a_frame_is_computed() {
     let draw = |t, x, y| moving(t, x % 64, y % 48);
@@ -96,7 +95,7 @@ fn sample(text: &str, name: &str) -> Option<f64> {
         .map(|value| value.parse().unwrap())
 }
 
-/// Plays two inputs with figures for each frame; the last of them.
+/// Plays two inputs and writes the metrics file for each frame. Returns its last text.
 fn metrics(properties: &[(&str, &str)], inputs: &[(&str, &Input)], folder: &Path) -> String {
     let path = folder.join("hipvmaf.prom");
     let written = [("metrics-filename", path.to_str().unwrap()), ("window-interval", "40000000")];
@@ -107,14 +106,14 @@ fn metrics(properties: &[(&str, &str)], inputs: &[(&str, &Input)], folder: &Path
     fs::read_to_string(path).unwrap()
 }
 
-/// The slowest of some frames takes at least as long as they do on average, be that as long as it may.
+/// The slowest frame takes at least as long as the mean; the histogram has no upper limit.
 #[test]
 fn computing_may_take_long() {
     let draw = |t, x, y| moving(t, x % 64, y % 48);
     let [reference, distorted] = [draw, |t, x, y| coarse(moving(t, x % 64, y % 48))]
         .map(|draw| Input::drawn_at((1920, 1080), 4, draw));
     let folder = tempfile::tempdir().unwrap();
-    // More than a tenth of a second per frame, for years to come.
+    // These take more than a tenth of a second per frame even on fast CPUs.
     let properties =
         [("backend", "cpu"), ("threads", "1"), ("features", "ciede;cambi;psnr_hvs"), ("ms-ssim", "true")];
     let text = metrics(&properties, &[("ref_sink", &reference), ("dist_sink", &distorted)], folder.path());
@@ -122,7 +121,7 @@ fn computing_may_take_long() {
     let mean = figure("hipvmaf_compute_seconds_sum") / figure("hipvmaf_compute_seconds_count");
     assert!(mean > 0.11, "a faster machine needs more work: {mean}");
     let slowest = figure(r#"hipvmaf_compute_seconds{quantile="0.99"}"#);
-    // As exact as a histogram is.
+    // The histogram's buckets have a relative error.
     assert!(slowest > 0.9 * mean, "{slowest} is less than the mean, {mean}");
 }
 
@@ -155,7 +154,7 @@ fn scores_of_the_metrics_file_say_what_they_cover() {
 fn the_time_of_the_last_score_is_that_of_a_pad() {
     let both = sides(10);
     let folder = tempfile::tempdir().unwrap();
-    // The other one has no frame in common with the reference.
+    // The other rendition has no frame in common with the reference.
     let elsewhere = both.1.retimed(|t| Some(gst::ClockTime::from_seconds(100) + FRAME * t as u64));
     let inputs = [("ref_sink", &both.0), ("dist_sink", &both.1), ("dist_0", &elsewhere)];
     let text = metrics(&[], &inputs, folder.path());
@@ -166,7 +165,7 @@ fn the_time_of_the_last_score_is_that_of_a_pad() {
 }
 
 #[test]
-fn a_meta_tells_the_section_of_each_rendition() {
+fn a_meta_has_the_section_of_each_rendition() {
     let both = sides(10);
     let other = both.1.with_caps(|caps| caps.set("framerate", gst::Fraction::new(50, 1)));
     let changing = Input([&both.1.0[..5], &other.0[5..]].concat());
@@ -182,7 +181,7 @@ fn a_meta_tells_the_section_of_each_rendition() {
     }
 }
 
-/// Luma is all that alarms and alignment look at, but not all that is compared.
+/// Alarms and alignment read only luma. Features that read chroma are still computed.
 #[test]
 fn looking_at_pictures_costs_no_feature() {
     let clip = clips().into_iter().find(|clip| clip.name == "97x71_420_8bit").unwrap();

@@ -3,8 +3,8 @@
 //! The GPU backend on the software device of `tests/swhip`, which runs the shipped kernels on the CPU and
 //! behaves like AMD's runtime: the same scores on every kind of GPU, and an answer to everything that fails.
 //!
-//! What a process knows of its GPUs it learns once, so each kind of device gets a process of its own: the tests
-//! here start this very program again, with the ignored tests below or with all the others.
+//! A process finds its GPUs once. The tests here therefore start this program again for each kind of device, either with
+//! the ignored tests below or with all the others.
 
 #[path = "../swhip/library.rs"]
 mod swhip;
@@ -51,7 +51,7 @@ pub fn assert_passes(output: &Output) {
     );
 }
 
-/// The tests of these modules with backend=hip, but for some.
+/// Runs the tests of these modules with backend=hip, except for some.
 #[track_caller]
 fn holds_on(device: &[(&str, &str)], modules: &[&str], but: &[&str]) {
     let environment = [device, &[("HIPVMAF_TEST_BACKEND", "hip")]].concat();
@@ -65,8 +65,7 @@ fn holds_on(device: &[(&str, &str)], modules: &[&str], but: &[&str]) {
 
 #[test]
 fn everything_holds_on_rdna() {
-    // Which instructions the CPU has does not matter here, nor who computes where only times, thumbnails and files do; and
-    // some are on this device anyway.
+    // These tests are about the CPU's instruction sets, about times, thumbnails and files, or use this device anyway.
     let but =
         ["every_instruction_set", "align::", "keys::", "keep::", "self_test::", "on_either_kind_of_gpu"];
     holds_on(&[("SWHIP_ARCH", "gfx1100")], &[], &but);
@@ -74,20 +73,20 @@ fn everything_holds_on_rdna() {
 
 #[test]
 fn whatever_kernels_compute_holds_on_cdna_in_another_order() {
-    // The engine's tests compare all sums on it, so the longest tests need not be run twice.
+    // The engine's tests compare all sums on this device, so the longest tests are not repeated.
     let but = ["every_instruction_set", "scores::all_models", "scores::features_by_name"];
     let modules = ["scores::", "scale::", "output::", "renditions::"];
     holds_on(&[("SWHIP_ARCH", "gfx90a:sramecc+:xnack-"), ("SWHIP_SEED", "2")], &modules, &but);
 }
 
-/// Memory that is not the system's, on two devices of different kinds.
+/// Frames in device memory, on two devices of different kinds.
 #[test]
 fn frames_are_read_where_they_lie() {
     let environment = [("SWHIP_ARCH", "gfx1100,gfx90a:sramecc+:xnack-"), ("HIPVMAF_TEST_BACKEND", "hip")];
     assert_passes(&run(&["--ignored", "--test-threads=1", "memory::"], &environment));
 }
 
-/// What came of playing a clip in a process of its own.
+/// The outcome of playing a clip in a process of its own.
 pub struct Outcome {
     /// The mean score, or the error.
     pub result: Result<f64, String>,
@@ -174,7 +173,7 @@ fn without_a_usable_gpu_hip_fails_and_auto_takes_the_processor() {
     }
 }
 
-/// Every call that a run makes, failing at its first and at its third use, and for memory at any.
+/// Fails every call of a run, at its first and at its third use, and any allocation.
 #[test]
 fn every_failing_call_ends_in_an_error_or_on_the_processor() {
     let expected = expected();
@@ -226,7 +225,7 @@ fn every_failing_call_ends_in_an_error_or_on_the_processor() {
                 assert_eq!(score, expected, "{spec}");
                 fallen_back += usize::from(outcome.backend == "cpu");
             }
-            // After the first frame there is no way back.
+            // After the first scores, the backend does not change.
             Err(text) => {
                 let said = text.contains("returned") || text.contains("no memory");
                 assert!(said, "{spec}: {text}\n{}", outcome.log);
@@ -287,7 +286,7 @@ fn every_memory_of_a_buffer_is_waited_for() {
     assert_passes(&run(&["--exact", "gpu::reader", "--ignored"], &[RDNA, ("HIPVMAF_TEST_BACKEND", "hip")]));
 }
 
-/// What the element looks up in GStreamer's library for HIP memory: memories are on one stream and the other by turns.
+/// The functions that the element loads from GStreamer's library for HIP memory. Memories are on the two streams in turn.
 const FAKE_GST_HIP: &str = "
     static void *streams[2];
     static int calls;
@@ -336,7 +335,7 @@ fn reader() {
                 *sample = gst::Sample::builder().buffer(&buffer).caps(&sample.caps_owned().unwrap()).build();
             }
         }
-        // The frames that are verified are waited for once more.
+        // A frame that is verified is waited for once more, so none is.
         let bench = Bench::new(&[("psnr", "true"), ("verify", "0")]);
         let report = bench.run(&reference, &parted).unwrap();
         (DEVICE.count("hipStreamWaitEvent") - before, report.scores())
@@ -345,7 +344,7 @@ fn reader() {
     assert_eq!((two - one, scores), (distorted.0.len() as i64, expected));
 }
 
-/// While one group is on the GPU, the next has to be handed over as soon as it is there.
+/// While one group is on the GPU, the next one is submitted as soon as its frames arrive.
 #[test]
 fn frames_that_come_while_the_gpu_works_are_handed_over() {
     assert_passes(&run(&["--exact", "gpu::overlap", "--ignored"], &[RDNA, ("HIPVMAF_TEST_BACKEND", "hip")]));
@@ -359,9 +358,9 @@ fn overlap() {
     let (reference, distorted) = sides(GROUPS * PADS.len());
     let rig = Rig::offline(&[("verify", "0")]).with_renditions(&["other"]);
     let task = Arc::new(AtomicI32::new(0));
-    let told = task.clone();
+    let streaming_thread = task.clone();
     rig.pad("src").add_probe(gst::PadProbeType::BUFFER, move |_, _| {
-        told.store(thread_id(), Ordering::Release);
+        streaming_thread.store(thread_id(), Ordering::Release);
         gst::PadProbeReturn::Ok
     });
     let rig = rig.play();
@@ -371,15 +370,16 @@ fn overlap() {
     for (round, last) in PADS.into_iter().enumerate() {
         let first = GROUPS * round;
         (first..first + 2).for_each(|t| PADS.iter().for_each(|pad| push(pad, t)));
-        // The second group waits for the next one, which follows it, and nothing is on the GPU any more.
+        // The second group waits for the next one, because motion needs it. The GPU is idle.
         rig.wait_scores((first + 1) * 2);
         let launched = DEVICE.count("hipGraphLaunch");
         let hold = DEVICE.hold();
         PADS.iter().for_each(|pad| push(pad, first + 2));
         until(|| DEVICE.count("hipGraphLaunch") == launched + 1);
         PADS.iter().filter(|pad| **pad != last).for_each(|pad| push(pad, first + 3));
-        // Between the arrival of the last frame and the moment from which on the element can see it, there is time enough to
-        // look for it in vain, and to go to sleep again.
+        // Between the arrival of the last frame and the time at which the streaming thread can see it, that thread finds
+        // nothing and
+        // goes to sleep again.
         let task = task.clone();
         let arrival = rig.pad(last).add_probe(gst::PadProbeType::BUFFER, move |_, _| {
             until(|| is_asleep(task.load(Ordering::Acquire)));
@@ -394,7 +394,7 @@ fn overlap() {
     assert_eq!(rig.finish().unwrap().frames.len(), 2 * GROUPS * PADS.len());
 }
 
-/// When one of the groups on the GPU is done, the next goes there at once: it need not be fetched from the pads first.
+/// When a group on the GPU is done, the next one is submitted at once, because its frames have left the pads before.
 #[test]
 fn a_group_is_at_hand_for_a_gpu_that_has_all_it_takes() {
     assert_passes(&run(&["--exact", "gpu::full", "--ignored"], &[RDNA, ("HIPVMAF_TEST_BACKEND", "hip")]));
@@ -412,7 +412,7 @@ fn full() {
         let (launched, hold) = (DEVICE.count("hipGraphLaunch"), DEVICE.hold());
         let reference = rig.streaming("ref_sink", &inputs.0.keep(rest));
         let distorted = rig.streaming("dist_sink", &inputs.1.keep(rest));
-        // One is at hand, and one more lies on the pad.
+        // One pair is prepared, and one more is queued on the pad.
         distorted.wait_taken(in_flight + 2);
         until(|| DEVICE.count("hipGraphLaunch") == launched + in_flight as i64);
         drop(hold);

@@ -19,8 +19,8 @@ fn brief(event: &EventMessage) -> (Event, EventState, &str, Option<ClockTime>, O
     (event.event, event.state, &event.pad, event.since, event.running_time)
 }
 
-/// Plays the reference to the clock, to its end. The distorted frame that belongs to frame `early` of the reference is
-/// the first of its stream, and each has arrived before its partner is due.
+/// Plays the reference at its times, to its end. The distorted stream starts with the partner of reference frame `early`, and
+/// each of its frames arrives before its partner is due.
 fn play_reference(rig: &Rig, reference: &Input, distorted: &Streaming, early: usize) {
     for (t, sample) in reference.0.iter().enumerate() {
         if t > 0 {
@@ -49,7 +49,7 @@ fn an_offset_above_the_latency_is_waited_for() {
     assert_eq!(report.scores(), scores_within(&both, EARLY..24));
 }
 
-/// The same offset, found by looking at the pictures.
+/// The same offset, found with `align`.
 #[test]
 fn an_offset_above_the_latency_may_be_found_by_itself() {
     const FRAMES: usize = 150;
@@ -68,7 +68,7 @@ fn an_offset_above_the_latency_may_be_found_by_itself() {
     let [found] = found[..] else { panic!("{:?}", report.events) };
     let early = FRAME * EARLY as u64;
     assert_eq!(found.offset, Some(-(early.nseconds() as i64)));
-    // From there on the frames wait for those that they belong to.
+    // From there on the frames wait for their partners.
     let since = found.running_time.unwrap() + early + FRAME;
     let later: Vec<_> = report.frames.iter().filter(|frame| frame.running_time > Some(since)).collect();
     assert!(later.len() > 20, "{}", later.len());
@@ -102,7 +102,7 @@ fn a_dead_rendition_beside_a_disabled_one_is_waited_for() {
     assert_eq!((unpaired.event, unpaired.count), (Event::Unpaired, Some(16)));
 }
 
-/// A disabled stream says nothing about the others.
+/// The frames of a disabled rendition do not end the silence of the others.
 #[test]
 fn silence_is_reported_though_a_disabled_rendition_delivers() {
     let both = sides(40);
@@ -129,7 +129,7 @@ fn silence_is_reported_though_a_disabled_rendition_delivers() {
     assert_eq!((report.buffers.len(), report.frames.len()), (17, 17));
 }
 
-/// A gap is waited for up to its end, where the reference has nothing either.
+/// The element waits until the end of a gap, even if the reference has no frame there either.
 #[test]
 fn a_gap_on_one_side_and_a_loss_on_the_other_are_waited_for() {
     let both = sides(10);
@@ -146,7 +146,7 @@ fn a_gap_on_one_side_and_a_loss_on_the_other_are_waited_for() {
             rig.push("dist_sink", &both.1.0[t]);
         }
         if t == 4 {
-            // Over the time that a frame would leave at.
+            // Moves the clock past the deadline of a frame.
             rig.advance_to(FRAME * 6 + FRAME / 2);
         }
     }

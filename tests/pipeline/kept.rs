@@ -31,7 +31,7 @@ impl Frames {
         Self { pool, input }
     }
 
-    /// A frame in a buffer of the pool.
+    /// Returns a frame in a buffer of the pool.
     fn frame(&self, t: usize) -> gst::Sample {
         let sample = &self.input.0[t];
         let mut buffer = self.pool.acquire_buffer(None).unwrap();
@@ -42,7 +42,7 @@ impl Frames {
         gst::Sample::builder().buffer(&buffer).caps(&sample.caps_owned().unwrap()).build()
     }
 
-    /// Buffers that have not come back.
+    /// Returns the number of buffers that have not been returned.
     fn kept(&self) -> u32 {
         let flags = gst::BufferPoolAcquireFlags::DONTWAIT;
         let params = gst::BufferPoolAcquireParams::with_flags(flags);
@@ -66,7 +66,7 @@ const SETTINGS: [&[(&str, &str)]; 6] = [
     &[("attach-meta", "false")],
 ];
 
-/// An element with these frames on their way, of both sides and of another rendition.
+/// Returns a rig whose element holds these frames of both sides and of another rendition.
 fn playing(settings: &[(&str, &str)], count: usize) -> (Rig, [Frames; 3]) {
     let (reference, distorted) = sides(16);
     let frames = [reference, distorted.clone(), distorted].map(Frames::new);
@@ -85,13 +85,13 @@ fn push(rig: &Rig, frames: &[Frames; 3], range: std::ops::Range<usize>) {
     }
 }
 
-/// Buffers that the element keeps. What downstream has got is its own affair.
+/// Returns the number of buffers that the element holds, without those that downstream holds.
 fn kept(rig: &Rig, frames: &[Frames; 3]) -> [u32; 3] {
     rig.log().report.buffers.clear();
     [0, 1, 2].map(|i| frames[i].kept())
 }
 
-/// Fails if the element keeps a buffer of these pads for longer than a thread takes to finish what it is doing.
+/// Asserts that the element holds no buffer of these pads, apart from those that a thread is about to release.
 #[track_caller]
 fn assert_released(rig: &Rig, frames: &[Frames; 3], pads: &[usize], case: &str) {
     let end = Instant::now() + Duration::from_secs(5);
@@ -158,7 +158,7 @@ fn nothing_of_a_stream_is_kept_after_a_drain() {
             let (rig, frames) = playing(settings, 6);
             assert!(rig.pad(pad).query(&mut gst::query::Drain::new()), "{settings:?}, {pad}");
             assert_released(&rig, &frames, &[i], &format!("{settings:?}, {pad}"));
-            // It goes on from there, and nothing is lost.
+            // The stream continues from there, and no frame is lost.
             push(&rig, &frames, 6..10);
             rig.end();
             let report = rig.finish().unwrap();
@@ -169,14 +169,14 @@ fn nothing_of_a_stream_is_kept_after_a_drain() {
     }
 }
 
-/// Downstream has the frames that leave, and is asked to give them back as well.
+/// Downstream holds frames that have left, so the DRAIN query is forwarded.
 #[test]
 fn a_drain_goes_on_where_the_frames_go() {
     for (settings, expected) in [(SETTINGS[0], [1, 1, 1]), (SETTINGS[2], [0, 1, 1])] {
         let (rig, frames) = playing(settings, 4);
         let asked = Arc::new(AtomicUsize::new(0));
         let counted = asked.clone();
-        // Not on the way back.
+        // Counts the query once, not its return as well.
         let towards = gst::PadProbeType::QUERY_DOWNSTREAM | gst::PadProbeType::PUSH;
         rig.pad("src").peer().unwrap().add_probe(towards, move |_, info| {
             let is_drain = info.query().is_some_and(|query| query.type_() == gst::QueryType::Drain);
@@ -184,11 +184,11 @@ fn a_drain_goes_on_where_the_frames_go() {
             gst::PadProbeReturn::Ok
         });
         let asked = || asked.load(Ordering::Relaxed);
-        let told = PADS.map(|pad| {
+        let drains = PADS.map(|pad| {
             assert!(rig.pad(pad).query(&mut gst::query::Drain::new()));
             asked()
         });
-        assert_eq!(told, expected, "{settings:?}");
+        assert_eq!(drains, expected, "{settings:?}");
         drop(frames);
     }
 }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! What frames have in common that are paired by something else than their times: time codes and the clocks of
-//! reference timestamps.
+//! Pairing by time codes and by the clocks of reference timestamps.
 
 use gst::ClockTime;
 use gst_video::{ValidVideoTimeCode, VideoTimeCodeFlags, VideoTimeCodeMeta};
@@ -12,7 +11,7 @@ const FRAMES: usize = 10;
 /// The first frame of a day, with five before it.
 const MIDNIGHT: usize = 5;
 
-/// Frames with time codes of such a rate, and of the last frames before midnight and the first ones after it.
+/// Returns frames with time codes at this rate, with the last frames before midnight and the first after it.
 fn with_time_codes(input: &Input, fps: (i32, i32), flags: VideoTimeCodeFlags) -> Input {
     let fps = gst::Fraction::new(fps.0, fps.1);
     let last = (fps.numer() as u32).div_ceil(fps.denom() as u32) - MIDNIGHT as u32;
@@ -23,7 +22,7 @@ fn with_time_codes(input: &Input, fps: (i32, i32), flags: VideoTimeCodeFlags) ->
     })
 }
 
-/// Rates that are a little less than those that time codes count by: a day of theirs is longer than 24 hours.
+/// Rates slightly below the nominal rate of their time codes, whose day is longer than 24 hours.
 #[test]
 fn time_codes_of_every_rate_go_on_over_midnight() {
     let both = sides(FRAMES);
@@ -60,7 +59,7 @@ fn time_codes_of_every_rate_go_on_over_midnight() {
     }
 }
 
-/// Frames that say when they were made by these clocks, in this order, each with its own idea of the time.
+/// Adds a reference timestamp of each of these clocks, in this order. Each clock has a time of its own.
 fn stamped(input: &Input, clocks: &[&str]) -> Input {
     input.changed(|t, buffer| {
         for clock in clocks {
@@ -90,7 +89,7 @@ fn reference_timestamps_are_those_of_a_clock_that_both_sides_have() {
     }
 }
 
-/// The same number on two clocks says nothing.
+/// Equal times of different clocks are no pair.
 #[test]
 fn reference_timestamps_of_other_clocks_pair_nothing() {
     let both = sides(FRAMES);
@@ -105,7 +104,7 @@ fn reference_timestamps_of_other_clocks_pair_nothing() {
     assert_eq!((report.scores(), report.pooled[0].unpaired), (vec![], FRAMES as u64));
 }
 
-/// As an operator looks for them: drop-frame codes have a semicolon.
+/// Time codes are written in the usual form: drop-frame codes have a semicolon.
 #[test]
 fn results_have_the_time_codes_of_the_reference() {
     let both = sides(FRAMES);

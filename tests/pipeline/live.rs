@@ -12,14 +12,14 @@ use gsthipvmaf::meta::ScoreState;
 
 use ScoreState::{Late, Scored, Unpaired};
 
-/// A reference frame waits for its score, which takes the next frame, and has to be in the element for that.
+/// The latency of a 25 fps stream: the score needs the next frame, and that has to arrive.
 const LATENCY: ClockTime = ClockTime::from_mseconds(80);
 
 fn ms(time: u64) -> ClockTime {
     ClockTime::from_mseconds(time)
 }
 
-/// Plays frames at their time into both pads, unless they are left out.
+/// Pushes frames at their time into both pads, except those that are left out.
 fn play_live(
     rig: &Rig,
     sides: &(Input, Input),
@@ -42,7 +42,7 @@ fn with_fps(input: &Input, fps: i32) -> Input {
     input.with_caps(|caps| caps.set("framerate", gst::Fraction::new(fps, 1)))
 }
 
-/// The scores of an unbroken run of some frames.
+/// Returns the scores of an unbroken run of frames.
 fn scores_of_run(sides: &(Input, Input), run: std::ops::Range<usize>) -> Vec<f64> {
     let keep = |input: &Input| input.keep(|t| run.contains(&t));
     score(&[], &keep(&sides.0), &keep(&sides.1)).unwrap().scores()
@@ -97,7 +97,7 @@ fn frames_that_vary_in_length_make_the_latency_of_the_longest() {
     let reference = reference.with_caps(|caps| caps.set("framerate", gst::Fraction::new(0, 1)));
     let reference = reference.changed(|i, buffer| buffer.set_duration(ms([40, 100, 20][i])));
     let rig = Rig::live(&[]).play();
-    // Of the first, nothing is known before.
+    // The duration of the first frame is not known before it arrives.
     rig.push("ref_sink", &reference.0[0]);
     rig.expire(ClockTime::ZERO);
     rig.wait_buffers(1);
@@ -112,7 +112,7 @@ fn frames_that_vary_in_length_make_the_latency_of_the_longest() {
     assert_eq!((rig.latency(), rig.log().latency_changes), (ms(200), 2));
 }
 
-/// Frames of a distorted stream that is late by its timestamps can only be paired if the reference waits.
+/// A distorted stream with a negative `ts-offset` is paired only if the reference waits for it.
 #[test]
 fn a_negative_offset_adds_to_the_latency() {
     let both = sides(8);
@@ -154,7 +154,7 @@ fn the_distorted_input_may_drop_out_and_return() {
     play_live(&rig, &both, 0..16, |pad, t| pad == "dist_sink" && (4..9).contains(&t));
     rig.end();
     let report = rig.finish().unwrap();
-    // The last before the gap had to leave before it was known that no frame follows.
+    // The last frame before the gap left before the gap was known.
     let states = [vec![Scored; 3], vec![Late], vec![Unpaired; 5], vec![Scored; 7]].concat();
     assert_eq!(report.states(), states);
     assert_eq!(report.scores(), [scores_within(&both, 0..4), scores_within(&both, 9..16)].concat());
@@ -199,12 +199,12 @@ fn the_reference_may_drop_out_and_return() {
         ]
     );
     assert_eq!(report.stats.unwrap().get::<u64>("dist-unmatched"), Ok(5));
-    // Those beside the missing reference frames count nowhere.
+    // The frames beside the missing reference frames are in no summary.
     let pooled = &report.pooled[0];
     assert_eq!((pooled.frames, pooled.discont, pooled.unpaired), (7, 2, 0));
 }
 
-/// One frame after the other, each at its own deadline, with nothing but the clock to say so.
+/// Each frame leaves at its own deadline, driven by the clock alone.
 #[test]
 fn without_distorted_video_each_frame_leaves_at_its_deadline() {
     let both = sides(6);
@@ -233,7 +233,7 @@ fn inactive_pads_may_be_ignored_until_they_deliver() {
     rig.push("ref_sink", &both.0.0[0]);
     rig.expire(LATENCY);
     rig.wait_buffers(1);
-    // From now on nobody waits for the pad, though the clock stands still.
+    // From now on the element does not wait for the pad, though the clock stands still.
     rig.push("ref_sink", &both.0.0[1]);
     rig.push("ref_sink", &both.0.0[2]);
     assert_eq!(rig.wait_buffers(3).states(), [Unpaired; 3]);
@@ -248,7 +248,7 @@ fn inactive_pads_may_be_ignored_until_they_deliver() {
     assert_eq!(rig.wait_buffers(5).states()[3..], [Scored; 2]);
 }
 
-/// Downstream that takes too long, as a slow encoder would.
+/// Returns a rig whose downstream is too slow, as a slow encoder is.
 fn overloaded(overload: &str) -> (Rig, (Input, Input)) {
     let both = sides(40);
     let properties =
@@ -268,7 +268,7 @@ fn overloaded(overload: &str) -> (Rig, (Input, Input)) {
 fn late_pairs_are_skipped_and_reported() {
     for overload in ["auto", "skip"] {
         let (rig, both) = overloaded(overload);
-        // What comes in time is scored again.
+        // Frames that arrive in time are scored again.
         rig.push_pairs(&both.0.0[25..30], &both.1.0[25..30]);
         rig.end();
         let report = rig.finish().unwrap();
@@ -276,7 +276,7 @@ fn late_pairs_are_skipped_and_reported() {
         assert_eq!(indices, [0, 3, 4, 5, 6, 7]);
         assert_eq!(report.buffers.len(), 8);
         assert_eq!(report.scores()[2..], scores_of_run(&both, 25..30)[1..]);
-        // The first of them comes after a gap in the reference, and counts nowhere.
+        // The first of them comes after a gap in the reference, and is in no summary.
         let pooled = &report.pooled[0];
         assert_eq!((pooled.frames, pooled.discont, pooled.skipped), (5, 1, 2));
         assert!(!report.frames[0].discont && report.frames[1].discont);
@@ -296,7 +296,7 @@ fn late_pairs_are_skipped_and_reported() {
     }
 }
 
-/// Pairs that are left out for want of time do not lower the scores of those beside them: the reference frames are all there.
+/// Pairs that are skipped in an overload do not lower the scores beside them, because the reference frames are still read.
 #[test]
 fn an_overload_leaves_the_scores_of_other_pairs_as_they_are() {
     let both = sides(30);
@@ -344,9 +344,9 @@ fn a_blockage_ends_when_a_second_was_in_time() {
     );
 }
 
-/// A push that does not return is told of while it lasts, and windows go on. The watchdog looks often where stalls are short.
+/// A push that blocks is reported while it lasts, and windows go on. The watchdog polls often if `stall-time` is short.
 #[test]
-fn a_downstream_that_blocks_is_told_and_windows_go_on() {
+fn a_blocked_downstream_is_reported_and_windows_go_on() {
     let both = sides(60);
     let properties = [("attach-meta", "false"), ("window", "1000000000"), ("stall-time", "80000000")];
     let rig = Rig::live(&properties).play();
@@ -380,7 +380,7 @@ fn a_downstream_that_blocks_is_told_and_windows_go_on() {
     assert_eq!((cleared.event, cleared.state), (Event::DownstreamBlocked, EventState::Cleared));
 }
 
-/// What the worker has no time for is an overload, whatever downstream does.
+/// Frames that the worker has no time for are an overload, not a blocked downstream.
 #[test]
 fn a_worker_that_has_no_time_is_an_overload() {
     let both = sides(40);
@@ -407,7 +407,7 @@ fn a_worker_that_has_no_time_is_an_overload() {
     assert!(first.reason.as_ref().unwrap().contains("subsample"));
 }
 
-/// An element that is added to a pipeline that has played for minutes knows nothing of the time before.
+/// An element that is added to a running pipeline does not report the time before.
 #[test]
 fn the_time_before_the_element_was_added_is_no_dropout() {
     let both = sides(10);
@@ -424,7 +424,7 @@ fn the_time_before_the_element_was_added_is_no_dropout() {
     rig.end();
     let report = rig.finish().unwrap();
     assert_eq!((report.events, report.frames.len()), (vec![], 10));
-    // Where nothing comes, that is told as ever, 5 s after.
+    // A stream that never starts is reported after 5 s.
     let rig = Rig::live(&[]);
     rig.clock.set_time(start);
     let rig = rig.play();
@@ -435,7 +435,7 @@ fn the_time_before_the_element_was_added_is_no_dropout() {
     assert_eq!(since, [(Event::Dropout, Some(start)); 2]);
 }
 
-/// Frames that are missing while pairs are left out are no dropout of their stream, unless it goes on without that.
+/// Frames that are missing while pairs are skipped are no dropout, unless they are still missing after that.
 #[test]
 fn a_blockage_is_not_blamed_on_the_streams() {
     let (rig, both) = overloaded("auto");
@@ -454,7 +454,7 @@ fn a_blockage_is_not_blamed_on_the_streams() {
         rig.advance_to(FRAME * t + ms(200));
     }
     rig.wait_buffers(13);
-    // A second after the last pair that was left out, 40 ms after 0.
+    // One second after the last skipped pair, that at 40 ms.
     let log = rig.log();
     let dropout = log.report.events.iter().find(|event| event.event == Event::Dropout).unwrap();
     assert_eq!((dropout.pad.as_str(), dropout.since), ("dist_sink", Some(FRAME * 20)));
@@ -463,7 +463,7 @@ fn a_blockage_is_not_blamed_on_the_streams() {
 
 /// One frame in eight is lost for half a minute, four at a time.
 #[test]
-fn dropouts_that_come_and_go_are_told_in_groups() {
+fn dropouts_that_come_and_go_are_reported_in_groups() {
     let frames = sides(800);
     let rig = Rig::offline(&[]).play();
     let lossy = frames.1.keep(|t| t % 32 < 28 || t > 780);
@@ -502,7 +502,7 @@ fn a_late_distorted_frame_is_dropped_and_does_not_shift_the_others() {
     assert_eq!(report.scores(), [scores_within(&both, 0..4), scores_within(&both, 5..10)].concat());
 }
 
-/// As after a seek.
+/// A flush, as of a seek.
 #[test]
 fn a_flush_begins_a_section_and_drops_the_frames_on_their_way() {
     let both = sides(10);
@@ -522,7 +522,7 @@ fn a_flush_begins_a_section_and_drops_the_frames_on_their_way() {
     assert_eq!(times, [0, 1, 2, 4, 5, 6, 7, 8, 9].map(|t| FRAME * t));
     assert_eq!(report.scores(), [scores_of_run(&both, 0..4), scores_of_run(&both, 4..10)].concat());
     let pooled: Vec<_> = report.pooled.iter().map(|p| (p.reason.as_str(), p.section, p.frames)).collect();
-    // The last one before the flush is not known to be followed by the next, and counts nowhere.
+    // The next frame of the last one before the flush is unknown, so it is in no summary.
     assert_eq!(pooled, [("flush", 0, 3), ("eos", 1, 6)]);
 }
 
@@ -545,7 +545,7 @@ fn silence_of_both_inputs_is_reported_and_windows_go_on() {
     assert_eq!(later, [cleared("ref_sink"), cleared("dist_sink")]);
     let windows: Vec<_> =
         report.windows.iter().map(|w| (w.running_time.unwrap().mseconds(), w.frames)).collect();
-    // The last one before the silence is not known to be followed by the next.
+    // The next frame of the last one before the silence is unknown.
     assert_eq!(windows, [(400, 9), (800, 0), (1200, 0)]);
     assert_eq!(report.frames.len(), 17);
 }
@@ -554,7 +554,7 @@ fn silence_of_both_inputs_is_reported_and_windows_go_on() {
 fn inputs_that_never_come_are_reported() {
     let both = sides(10);
     let rig = Rig::live(&[("window", "1000000000"), ("overload", "wait")]).play();
-    // Sources take their time to connect.
+    // Sources need time to connect.
     rig.expire(ms(5000));
     rig.wait(|log| log.report.events.len() == 2);
     let raised = |pad| (Event::Dropout, EventState::Raised, pad, Some(ms(0)), Some(ms(5000)));
@@ -590,7 +590,7 @@ fn a_second_live_run_is_like_the_first() {
     rig.wait_buffers(2);
     rig.element.set_base_time(rig.clock.time());
     rig.restart();
-    // Some frames of the first run may have left while it was stopped.
+    // Some frames of the first run may have left while it was being stopped.
     let before = rig.log().report.buffers.len();
     let start = rig.clock.time();
     for t in 0..8 {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! Frames in memory that is not ordinary: where it comes from, that it is read where it lies, and what is said when
-//! it cannot be. The ignored tests need the software device and count what it does: `gpu` starts them, one by one.
+//! Frames in device memory, DMABuf and page-locked memory: where it comes from, that it is read without a copy, and the error
+//! if it cannot be read. The ignored tests need the software device and count its calls: `gpu` starts them, one by one.
 
 use std::fs::File;
 use std::io::Write;
@@ -25,7 +25,7 @@ fn sides(clip: &Clip) -> [Input; 2] {
     [false, true].map(|distorted| Input::planar(clip, distorted))
 }
 
-/// The text of the error that comes of it.
+/// Returns the text of the error.
 fn refusal(properties: &[(&str, &str)], reference: &Input, distorted: &Input) -> String {
     score(properties, reference, distorted).unwrap_err().text
 }
@@ -36,7 +36,7 @@ fn the_processor_refuses_device_memory_with_what_to_insert() {
     for (feature, hint) in
         [(HIP, "hipdownload"), ("memory:CUDAMemory", "cudadownload"), ("memory:DMABuf", "vapostproc")]
     {
-        // The caps alone say it.
+        // The caps alone are enough for the error.
         let moved = distorted.moved(feature, |bytes| gst::Memory::from_slice(bytes.to_vec()));
         let text = refusal(&[("backend", "cpu")], &reference, &moved);
         for said in ["dist_sink", feature, "cpu", hint] {
@@ -52,7 +52,7 @@ fn the_processor_refuses_device_memory_with_what_to_insert() {
     }
 }
 
-/// As GStreamer's HIP library has it.
+/// Memory as GStreamer's HIP library has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, glib::Enum)]
 #[repr(i32)]
 #[enum_type(name = "FakeHipVendor")]
@@ -97,7 +97,7 @@ fn contexts_are_stored_and_answered_but_never_made() {
     assert_eq!(ask("src", "gst.gl.GLDisplay"), None);
 }
 
-/// Plays two inputs and says what the device did meanwhile.
+/// Plays two inputs and counts the calls of the device meanwhile.
 fn counted(reference: &Input, distorted: &Input, what: &[&str]) -> (Report, Vec<i64>) {
     let before: Vec<_> = what.iter().map(|what| DEVICE.count(what)).collect();
     let report = score(&[("psnr", "true")], reference, distorted).unwrap();
@@ -141,7 +141,7 @@ fn hip_memory_is_read_in_place() {
         let aligned = info.stride().iter().all(|stride| stride % 16 == 0);
         assert_eq!((system[1], device[1] == 0), (0, aligned), "{name} {format}");
         seen[usize::from(aligned)] = true;
-        // The reference goes on as it is.
+        // The reference is passed on unchanged.
         for (sent, got) in on_device[0].0.iter().zip(&report.buffers) {
             assert_eq!(sent.buffer().unwrap().peek_memory(0).as_ptr(), got.peek_memory(0).as_ptr());
         }
@@ -151,7 +151,7 @@ fn hip_memory_is_read_in_place() {
     assert_eq!(seen, [true, true]);
 }
 
-/// The CPU gets them from the device to compute them again.
+/// For the audit, the CPU downloads the frames from the device.
 #[test]
 #[ignore = "needs the software device"]
 fn frames_in_device_memory_are_verified() {
@@ -174,14 +174,14 @@ fn frames_in_device_memory_are_verified() {
             (pooled.verified, DEVICE.count("hipStreamCreateWithPriority") - before)
         };
         assert_eq!(verified("1").0, clip.frames as u64, "{name} {format:?}");
-        // What creates something keeps all others out of the driver.
+        // Creating a stream takes the driver's lock alone.
         let (_, streams) = verified("0");
         assert_eq!(verified("1"), (clip.frames as u64, streams), "{name} {format:?}");
     }
 }
 
-/// Frames with this many bytes from row to row in all planes, as GStreamer's pools of device memory have it, and so many others
-/// before the first row.
+/// Returns frames with rows of this many bytes in all planes and an offset before the first row, as GStreamer's pools of device
+/// memory have them.
 pub fn with_pitch(input: &Input, before: usize, pitch: usize) -> Input {
     let pad = |sample: &gst::Sample| {
         let info = VideoInfo::from_caps(sample.caps().unwrap()).unwrap();
@@ -193,7 +193,7 @@ pub fn with_pitch(input: &Input, before: usize, pitch: usize) -> Input {
             for row in frame.plane_data(plane).unwrap().chunks(stride) {
                 let start = bytes.len();
                 bytes.extend(row);
-                // Nobody may count what follows the samples.
+                // Fills the padding after the samples, which must not affect the scores.
                 bytes.resize(start + pitch, 0xa5);
             }
         }
@@ -241,7 +241,7 @@ fn one_side_can_be_in_device_memory() {
     }
 }
 
-/// Distorted frames leave where they are. A heat map takes a reference that the CPU can map.
+/// Distorted frames are passed on in device memory. A heat map needs a reference that the CPU can map.
 #[test]
 #[ignore = "needs the software device"]
 fn what_leaves_can_come_from_device_memory() {
@@ -301,7 +301,7 @@ fn memory_that_the_gpu_does_not_have_is_refused() {
     let ours = distorted.0[0].buffer().unwrap().map_readable().unwrap();
     let host = distorted.moved(HIP, |bytes| hip.at(ours.as_ptr().cast_mut().cast(), bytes.len()));
     refused(&host, &["dist_sink", "host", "hipdownload"]);
-    // One memory that is smaller than the caps say, the other sides of a frame.
+    // A memory that is smaller than the frame of the caps.
     let cut = distorted.moved(HIP, |bytes| hip.memory(0, &bytes[..bytes.len() / 4]));
     refused(&cut, &["dist_sink", "smaller"]);
 }
@@ -320,11 +320,11 @@ fn the_gpu_follows_the_input_unless_it_is_fixed() {
     }
     let text = refusal(&[("device-id", "0")], &second[0], &second[1]);
     assert!(["gfx90a", "gfx1100", "hipdownload"].iter().all(|said| text.contains(said)), "{text}");
-    // There is one GPU for both.
+    // One element uses one GPU for both sides.
     let first = allocator.input(0, HIP, &reference);
     let text = refusal(&[], &first, &second[1]);
     assert!(text.contains("dist_sink") && text.contains("gfx90a"), "{text}");
-    // After the first frame it is too late.
+    // The GPU cannot change after the first frame.
     let late = first.keep(|t| t < 3).then(&second[0].keep(|t| t < 3));
     let text = refusal(&[], &late, &reference);
     assert!(text.contains("ref_sink") && text.contains("gfx90a"), "{text}");
@@ -345,7 +345,7 @@ fn a_context_says_which_gpu_to_use() {
     for device in [0, 1] {
         assert_eq!(on(&context("gst.hip.device", device), "-1"), Some(device));
     }
-    // The user knows better, and what is not there does not count.
+    // `device-id` has priority over a context. Contexts without a device here are ignored.
     assert_eq!(on(&context("gst.hip.device", 1), "0"), Some(0));
     assert_eq!(on(&context("gst.hip.device", 7), "-1"), Some(0));
     assert_eq!(on(&context("gst.cuda.context", 1), "-1"), Some(0));
@@ -397,7 +397,7 @@ fn neighbours_and_the_application_are_asked_for_a_context() {
     };
     let both = ["gst.hip.device".to_string(), "gst.cuda.context".to_string()];
     assert_eq!(asked(&[]), (Some(1), both.to_vec()));
-    // The user knows already.
+    // No context is needed if the device is set.
     assert_eq!(asked(&[("device-id", "0")]), (Some(0), vec![]));
     assert_eq!(asked(&[("backend", "cpu")]), (None, vec![]));
 }
@@ -407,7 +407,7 @@ fn neighbours_and_the_application_are_asked_for_a_context() {
 fn dma_buffers_are_imported_once_each() {
     init();
     let allocator = gst_allocators::DmaBufAllocator::new();
-    // A pool of this many, as file descriptors of ordinary memory.
+    // A pool of this many buffers, in file descriptors of ordinary memory.
     const POOL: usize = 4;
     let clip = clip("176x144_420_8bit");
     let [reference, distorted] =
@@ -426,7 +426,7 @@ fn dma_buffers_are_imported_once_each() {
         })
     };
     let once = in_files(&first);
-    // The same buffers come round and round, as a pool's do; without the distorted frames to match, as those follow.
+    // The same buffers are used again and again, as a pool does. The distorted frames follow the same order.
     let rounds = Input((0..3).flat_map(|_| once.0.clone()).collect())
         .retimed(|t| Some(crate::common::FRAME * t as u64));
     let plain = Input((0..3).flat_map(|_| first.0.clone()).collect())
@@ -468,7 +468,7 @@ fn memory_file() -> File {
     }
 }
 
-/// Who made the memory of the buffers that came by a pad.
+/// Returns the allocators of the buffers that pass a pad.
 fn makers(pad: &gst::Pad) -> Arc<Mutex<Vec<String>>> {
     let makers = Arc::new(Mutex::new(vec![]));
     let seen = makers.clone();
@@ -483,7 +483,7 @@ fn makers(pad: &gst::Pad) -> Arc<Mutex<Vec<String>>> {
 
 const OURS: &str = "GstHipVmafPinnedAllocator";
 
-/// Plays what a launch line describes; the scores, and who made the frames on either pad.
+/// Plays a launch line. Returns the scores, and the allocators of the frames on both pads.
 pub fn play(backend: &str, source: &str, sink: &str) -> (Vec<f64>, [Vec<String>; 2]) {
     init();
     let line = format!(
@@ -526,13 +526,13 @@ fn sources_and_decoders_write_into_page_locked_memory() {
         assert_eq!((reference.len(), distorted.len()), (12, 12));
         assert!(reference.iter().all(|maker| maker == OURS), "{source}: {reference:?}");
         assert!(ordinary.iter().all(|maker| maker != OURS));
-        // In place, the filter before this pad passes on what its source was offered.
+        // In place, the filter before this pad passes on the allocator that its source was offered.
         assert!(distorted.iter().all(|maker| maker == OURS), "{source}: {distorted:?}");
     }
     DEVICE.assert_empty();
 }
 
-/// An element that knows the formats of both sides.
+/// Returns an element that has the caps of both sides.
 fn started() -> Bench {
     let [reference, distorted] = sides(&clip("176x144_420_8bit"));
     let bench = Bench::new(&[]);
@@ -540,7 +540,7 @@ fn started() -> Bench {
     bench
 }
 
-/// What a pad offers for I420 frames.
+/// Returns the answer of a pad to an allocation query for I420 frames.
 fn offer(bench: &Bench, pad: &str) -> gst::query::Allocation<gst::Query> {
     let info = VideoInfo::builder(VideoFormat::I420, 176, 144).build().unwrap();
     let mut query = gst::query::Allocation::new(Some(&info.to_caps().unwrap()), true);
@@ -556,7 +556,7 @@ fn allocator(bench: &Bench) -> gst::Allocator {
 
 #[test]
 #[ignore = "needs the software device"]
-fn memory_that_nobody_uses_is_unlocked_while_the_gpu_is_open() {
+fn idle_memory_is_unlocked_while_the_gpu_is_open() {
     let bench = started();
     let allocator = allocator(&bench);
     bench.pipeline.set_state(gst::State::Null).unwrap();
@@ -565,8 +565,8 @@ fn memory_that_nobody_uses_is_unlocked_while_the_gpu_is_open() {
     drop(small);
     let large = allocator.alloc(8000, None).unwrap();
     assert!(large.allocator() == Some(&allocator));
-    // All together would be more than is allowed. A thread frees the small ones and whatever else is idle: at once, or after
-    // some seconds, which the tests of the pool tell apart.
+    // All blocks together exceed the limit. A thread frees the small ones and all idle ones, at once or after some seconds; the
+    // tests of the pool check which.
     while DEVICE.live("pinned") > 1 {
         std::thread::yield_now();
     }
@@ -574,7 +574,7 @@ fn memory_that_nobody_uses_is_unlocked_while_the_gpu_is_open() {
     DEVICE.assert_empty();
 }
 
-/// As it needs for kernels and memory of its own.
+/// The element changes the current device for its own kernels and memory, and restores the application's.
 #[test]
 #[ignore = "needs the software device"]
 fn the_application_has_its_device_set_whatever_the_element_does() {
@@ -598,7 +598,7 @@ fn the_application_has_its_device_set_whatever_the_element_does() {
 #[ignore = "needs the software device"]
 fn pools_have_as_many_buffers_more_as_are_held_back() {
     let bench = started();
-    // Those that wait for their scores, one that motion looks back to, and those in flight.
+    // The frames that wait for scores, one for motion, and those in flight.
     for (pad, held) in [("ref_sink", 1 + 1 + 1 + 5), ("dist_sink", 5)] {
         let query = offer(&bench, pad);
         let (pool, size, min, max) = query.allocation_pools().next().unwrap();
@@ -617,7 +617,7 @@ fn pools_have_as_many_buffers_more_as_are_held_back() {
 fn memory_is_ordinary_beyond_the_limit_and_when_there_is_none() {
     let bench = started();
     let allocator = allocator(&bench);
-    // Sources that have asked by then have buffers of it.
+    // Sources have allocated buffers by then, which are freed here.
     bench.pipeline.set_state(gst::State::Null).unwrap();
     allocator.set_property("max-size", 10_000u64);
     let locked = |memory: &gst::Memory| memory.allocator() == Some(&allocator);
@@ -627,11 +627,11 @@ fn memory_is_ordinary_beyond_the_limit_and_when_there_is_none() {
     drop(first);
     let fourth = allocate();
     assert!(locked(&fourth), "what is given back can be had again");
-    // Where the alignment is more than that of a page.
+    // The alignment exceeds that of a page.
     let params = gst::AllocationParams::new(gst::MemoryFlags::empty(), 8191, 0, 0);
     drop((second, third, fourth));
     assert!(!locked(&allocator.alloc(100, Some(&params)).unwrap()));
-    // A prefix and a padding are there, and zero if so asked, in memory that was used before too.
+    // A prefix and a padding exist, and are zero if requested, also in memory that was used before.
     let flags = gst::MemoryFlags::ZERO_PREFIXED | gst::MemoryFlags::ZERO_PADDED;
     for _ in 0..2 {
         let mut memory = allocator.alloc(100, Some(&gst::AllocationParams::new(flags, 15, 32, 64))).unwrap();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! Metas and tags that change what a buffer means: crop rectangles, overlays, transformations and orientations, and what
-//! neighbours are offered of them.
+//! Metas and tags that change how a buffer is shown: crop rectangles, overlays, transformations and orientations; and the
+//! answers to allocation queries about them.
 
 use gst::prelude::*;
 use gst_video::prelude::*;
@@ -18,14 +18,14 @@ use crate::common::clip::{Clip, Samples, clips};
 use crate::common::rig::Rig;
 use crate::common::{Bench, Input, Report, coarse, init, moving, score, sides};
 
-/// Column and row of the first luma sample, and how many there are.
+/// The column and row of the first luma sample, and the width and height.
 type Rect = (usize, usize, usize, usize);
 
 fn clip(name: &str) -> Clip {
     clips().into_iter().find(|clip| clip.name == name).unwrap()
 }
 
-/// Part of the pictures of one side of a clip, in frames of that size.
+/// Returns this part of the pictures of one side of a clip, in frames of that size.
 fn cut(clip: &Clip, distorted: bool, format: VideoFormat, (x, y, width, height): Rect) -> Input {
     let part = |planes: [Samples; 3]| {
         let mut component = 0;
@@ -44,7 +44,7 @@ fn cut(clip: &Clip, distorted: bool, format: VideoFormat, (x, y, width, height):
     Input::pictures(format, (width, height), pictures)
 }
 
-/// How a part of a frame is marked.
+/// The ways in which a part of a frame is marked.
 #[derive(Clone, Copy, Debug)]
 enum Marks {
     /// As `videocrop` and decoders do: caps have the size of the part, and [`VideoMeta`] that of the frame.
@@ -53,7 +53,7 @@ enum Marks {
     WholeCaps,
 }
 
-/// Frames of which this part is the picture.
+/// Returns frames with a crop rectangle.
 fn cropped(input: &Input, marks: Marks, rect: impl Fn(usize) -> Rect) -> Input {
     let info = VideoInfo::from_caps(input.0[0].caps().unwrap()).unwrap();
     let mark = |(t, sample): (usize, &gst::Sample)| {
@@ -92,7 +92,7 @@ fn a_cropped_frame_is_scored_on_its_part() {
     ] {
         let clip = Clip { frames: 4, ..clip(name) };
         let whole = [false, true].map(|distorted| Input::new(&clip, distorted, format));
-        // In the middle, at the end of the frame, and between samples of chroma.
+        // In the middle, at the edge of the frame, and at odd chroma positions.
         for rect in [(16, 8, 96, 80), (clip.width - 100, clip.height - 90, 100, 90), (5, 3, 101, 75)] {
             let parts = [false, true].map(|distorted| cut(&clip, distorted, format, rect));
             let expected = values(&score(&PSNR, &parts[0], &parts[1]).unwrap());
@@ -110,7 +110,7 @@ fn a_cropped_frame_is_scored_on_its_part() {
     }
 }
 
-/// The reference leaves as it came.
+/// The reference is passed on unchanged.
 #[test]
 fn what_leaves_keeps_its_rectangle() {
     let clip = Clip { frames: 3, ..clip("176x144_420_8bit") };
@@ -130,7 +130,7 @@ fn what_leaves_keeps_its_rectangle() {
     }
 }
 
-/// A rectangle may go from place to place; of another size, it begins a section as new caps do.
+/// A crop rectangle may move. A new size begins a section, as new caps do.
 #[test]
 fn a_rectangle_may_change_while_the_video_plays() {
     let clip = Clip { frames: 8, ..clip("176x144_420_8bit") };
@@ -155,7 +155,7 @@ fn a_rectangle_may_change_while_the_video_plays() {
     }
 }
 
-/// Sizes are those of the pictures, whatever caps say.
+/// The sizes of the cropped pictures count, not those of the caps.
 #[test]
 fn pictures_of_other_sizes_are_refused_and_scaled_as_such() {
     let clip = Clip { frames: 3, ..clip("176x144_420_8bit") };
@@ -204,7 +204,7 @@ fn a_heat_map_shows_the_part() {
     rig.log().assert_fits();
 }
 
-/// What looks at pictures looks at the part as well: it stands still, while the frame around it moves.
+/// Freeze detection sees only the part of the picture in the crop: it is frozen while the frame around it moves.
 #[test]
 fn a_frozen_part_is_noticed() {
     let moves = |t: usize, x: usize, y: usize| moving(t, x, y);
@@ -230,7 +230,7 @@ fn overlay() -> VideoOverlayComposition {
     VideoOverlayComposition::new([&rectangle]).unwrap()
 }
 
-/// Frames with something that would have to be done to them before they are shown, from the third on, and what is said.
+/// Returns inputs that would have to be changed before display, from the third frame on, each with parts of the error.
 fn troubles(input: &Input) -> [(&'static str, Input, [&'static str; 2]); 3] {
     init();
     let overlay = overlay();
@@ -291,7 +291,7 @@ fn metas_that_change_nothing_are_no_trouble() {
     assert_eq!(score(&[], &reference, &marked).unwrap().scores(), expected);
 }
 
-/// Metas that a sink pad offers upstream, while downstream offers these.
+/// Returns the metas that a sink pad offers upstream, if downstream offers these.
 fn offered(rig: &Rig, pad: &str) -> Vec<glib::Type> {
     let mut query = gst::query::Allocation::new(rig.pad(pad).current_caps().as_ref(), false);
     assert!(rig.pad(pad).query(&mut query));
@@ -305,7 +305,7 @@ fn upstream_is_offered_what_is_honoured() {
     for (output, attach, sink_crops, on_reference, on_distorted) in [
         ("reference", false, false, vec![video], vec![video, crop]),
         ("reference", false, true, vec![video, crop], vec![video, crop]),
-        // The application that gets the frames may not know that it has to crop them.
+        // The application that receives the frames may ignore crop rectangles.
         ("reference", true, true, vec![video, crop], vec![video]),
         ("distorted", false, false, vec![video, crop], vec![video]),
         ("distorted", false, true, vec![video, crop], vec![video, crop]),
@@ -358,7 +358,7 @@ fn features_that_are_not_read_are_neither_accepted_nor_offered() {
     }
 }
 
-/// Plays what a launch line describes to its end: the messages of its frames.
+/// Plays a launch line to its end. Returns the messages of its frames.
 fn play(line: &str, before: impl Fn(&gst::Pipeline)) -> Vec<FrameMessage> {
     init();
     let pipeline = gst::parse::launch(line).unwrap().downcast::<gst::Pipeline>().unwrap();
@@ -384,7 +384,7 @@ fn play(line: &str, before: impl Fn(&gst::Pipeline)) -> Vec<FrameMessage> {
 const SOURCE: &str =
     "videotestsrc num-buffers=6 pattern=ball ! video/x-raw,format=I420,width=320,height=180,framerate=25/1";
 
-/// Sinks of windows offer to crop, so that `videocrop` before the reference only marks what is to be shown.
+/// Video sinks accept crop metas, so `videocrop` before the reference only adds one.
 #[test]
 fn what_comes_after_the_element_changes_no_score() {
     let scores = |sink: &str, side: &str| -> Vec<(f64, Option<f64>)> {
@@ -404,7 +404,7 @@ fn what_comes_after_the_element_changes_no_score() {
     }
 }
 
-/// As `textoverlay` does: overlays are attached where they are taken, and blended where they are not.
+/// `textoverlay` attaches overlays if the peer accepts them, and blends them otherwise.
 #[test]
 fn overlays_before_the_element_are_blended() {
     for sink in ["fakesink", "fakevideosink sync=false"] {
@@ -436,7 +436,7 @@ fn tag(rig: &Rig, pad: &str, orientation: &str) {
     rig.push_event(pad, gst::event::Tag::new(tags));
 }
 
-/// Plays frames of which each side says that it is to be turned, or nothing.
+/// Plays frames with an orientation tag on each side, or with none.
 fn turned(orientations: [Option<&str>; 2], labels: &[&str]) -> (Result<Report, String>, Vec<String>) {
     let (reference, distorted) = sides(6);
     let rig = Rig::offline(&[]).with_renditions(labels).play();
@@ -456,7 +456,7 @@ fn turned(orientations: [Option<&str>; 2], labels: &[&str]) -> (Result<Report, S
     (report, warnings)
 }
 
-/// Pictures are compared as they are stored: as long as both sides are to be turned alike, that is as good.
+/// Pictures are compared as they are stored, which is right as long as both sides have the same orientation.
 #[test]
 fn orientations_that_differ_are_refused() {
     let upright = Some("rotate-0");
@@ -483,7 +483,7 @@ fn orientations_that_differ_are_refused() {
     }
 }
 
-/// A stream that was refused comes back when its tags suit.
+/// A stream that was refused is scored again when its orientation matches.
 #[test]
 fn an_orientation_may_change_while_the_video_plays() {
     let (reference, distorted) = sides(12);
@@ -510,7 +510,7 @@ fn an_orientation_may_change_while_the_video_plays() {
     assert_eq!(states, ["raised", "cleared"]);
 }
 
-/// The part decides, and not the frame, which is the same on both sides.
+/// The cropped part is compared. The frame is the same on both sides.
 #[test]
 fn a_crop_that_moves_on_one_side_only_is_seen_in_the_score() {
     let whole = Input::drawn_at((96, 80), 6, |t, x, y| coarse(moving(t, x, y)));

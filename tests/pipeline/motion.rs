@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! Motion belongs to the reference: frames that others lack, or that are left out, do not change the scores of those that are
-//! there.
+//! Motion is computed from the reference: missing distorted frames and skipped pairs do not change the motion scores of the
+//! others.
 
 use crate::common::rig::Rig;
 use crate::common::{FRAME, Input, score, sides};
@@ -34,8 +34,8 @@ fn pairs_have_the_scores_of_the_whole_stream_whichever_frames_are_missing() {
     }
 }
 
-/// What one rendition lacks does not change what another has, and a pad that comes while playing begins with the motion that
-/// the reference has by then.
+/// A frame that one rendition lacks does not change another's motion score, and a pad that is added while playing starts with
+/// the reference's motion at that time.
 #[test]
 fn renditions_that_come_and_go_leave_all_scores_as_they_are() {
     let both = sides(FRAMES);
@@ -60,8 +60,8 @@ fn renditions_that_come_and_go_leave_all_scores_as_they_are() {
     assert!(report.frames.iter().all(|frame| !frame.discont));
 }
 
-/// Where the reference itself lacks frames, libvmaf compares those that are there. The pairs beside the gap are marked, and
-/// count nowhere.
+/// If the reference itself lacks frames, libvmaf compares the remaining ones. The pairs beside the gap are marked `discont` and
+/// are in no summary.
 #[test]
 fn pairs_beside_missing_reference_frames_count_nowhere() {
     let both = sides(FRAMES);
@@ -86,7 +86,7 @@ fn pairs_beside_missing_reference_frames_count_nowhere() {
     assert!((pooled.stats.mean - mean).abs() < 1e-9, "{} and {mean}", pooled.stats.mean);
 }
 
-/// In files whose rate varies, no frame is missing where one lasts longer.
+/// In files with a variable frame rate, a frame that lasts longer is no gap.
 #[test]
 fn frames_of_varying_distance_are_no_gap() {
     let both = sides(FRAMES);

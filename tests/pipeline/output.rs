@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! What can be looked at downstream: the reference, the distorted video, or where it is damaged.
+//! The property `output`: the element passes on the reference, the distorted video or a heatmap of the damage.
 
 use gst::ClockTime;
 use gst::prelude::*;
@@ -21,7 +21,7 @@ fn info(sample: &gst::Sample) -> VideoInfo {
     VideoInfo::from_caps(sample.caps().unwrap()).unwrap()
 }
 
-/// The samples of each component, without unused bits.
+/// Returns the samples of each component, without unused bits.
 fn samples(buffer: &gst::BufferRef, info: &VideoInfo) -> Vec<Vec<u16>> {
     let frame = VideoFrameRef::from_buffer_ref_readable(buffer, info).unwrap();
     let format = info.format_info();
@@ -43,7 +43,7 @@ fn samples(buffer: &gst::BufferRef, info: &VideoInfo) -> Vec<Vec<u16>> {
     (0..format.n_components() as usize).map(component).collect()
 }
 
-/// What is left of a picture where nothing is damaged.
+/// Returns the picture as the heatmap shows it where nothing is damaged.
 fn dimmed(mut picture: Vec<Vec<u16>>, info: &VideoInfo) -> Vec<Vec<u16>> {
     let depth = info.comp_depth(0);
     // Grey formats use all of their range unless their caps say otherwise.
@@ -56,7 +56,7 @@ fn dimmed(mut picture: Vec<Vec<u16>>, info: &VideoInfo) -> Vec<Vec<u16>> {
     picture
 }
 
-/// The picture is that of the reference, dimmed, without colours.
+/// Returns true if the picture is that of the reference, dimmed and without colours.
 fn is_dimmed(buffer: &gst::BufferRef, reference: &gst::Sample) -> bool {
     let info = info(reference);
     let expected = dimmed(samples(reference.buffer().unwrap(), &info), &info);
@@ -91,7 +91,7 @@ fn like_pictures_are_only_dimmed_in_every_format() {
     }
 }
 
-/// Grey video with a texture, but for a rectangle that has lost it, in the frames that are `damaged`.
+/// Returns grey video with a texture, which is missing in a rectangle of the `damaged` frames.
 fn textured(damaged: impl Fn(usize) -> bool) -> Input {
     let info =
         VideoInfo::builder(VideoFormat::I420, 192, 160).fps(gst::Fraction::new(25, 1)).build().unwrap();
@@ -117,7 +117,7 @@ const RECTANGLE: [std::ops::Range<usize>; 2] = [64..112, 64..96];
 fn damage_is_in_colour_where_it_is_and_in_its_own_frame() {
     crate::common::init();
     let reference = textured(|_| false);
-    // With frames in line for their scores.
+    // Several frames wait for their scores.
     let report = score(&[HEATMAP], &reference, &textured(|t| t == 1)).unwrap();
     let info = info(&reference.0[0]);
     for (t, (buffer, reference)) in report.buffers.iter().zip(&reference.0).enumerate() {
@@ -147,7 +147,7 @@ fn damage_is_in_colour_where_it_is_and_in_its_own_frame() {
     }
 }
 
-/// Scores, timestamps and whatever else a frame carries stay with it.
+/// Scores, timestamps and all other metadata stay with their frame.
 #[test]
 fn a_heat_map_carries_what_its_frame_carries() {
     let (reference, distorted) = sides(5);
@@ -184,7 +184,7 @@ fn frames_that_are_not_compared_are_only_dimmed() {
     assert_eq!(dimmed(&report), [false, true, false, true, false, true]);
 }
 
-/// VIF is computed for the map alone where no model asks for it, and the model's score stays what it is.
+/// If no model needs VIF, it is computed for the map alone, and the model's score does not change.
 #[test]
 fn a_model_need_not_read_vif() {
     let clip = Clip::banded(240, 216, 8, "420", 2);
@@ -235,7 +235,7 @@ fn the_last_distorted_frame_stands_in_for_a_lost_one() {
     }
 }
 
-/// Of several distorted streams, that of `dist_sink`.
+/// With several distorted streams, the output is that of `dist_sink`.
 #[test]
 fn the_first_of_several_is_shown() {
     let (reference, distorted) = sides(4);
@@ -251,7 +251,7 @@ fn the_first_of_several_is_shown() {
     }
 }
 
-/// Without their scores, heat maps wait for their own frame only, and the latency says so.
+/// Without score metadata, a heat map needs no next frame, so the latency is one frame.
 #[test]
 fn without_meta_a_heat_map_takes_one_frame() {
     let (reference, distorted) = sides(2);
@@ -267,7 +267,7 @@ fn without_meta_a_heat_map_takes_one_frame() {
 fn a_heat_map_leaves_at_its_deadline_whatever_is_known() {
     let (reference, distorted) = sides(2);
     let rig = Rig::live(&[HEATMAP]).play();
-    // The score takes the next frame; the damage is known.
+    // The score needs the next frame; the damage does not.
     rig.push_pairs(&reference.0[..1], &distorted.0[..1]);
     rig.expire(2 * FRAME);
     let report = rig.wait_buffers(1);
@@ -292,7 +292,7 @@ fn new_caps_change_the_heat_map() {
     assert_eq!(report.states(), [Scored; 5]);
 }
 
-/// Converters upstream find what downstream wants, wherever the frames are that it gets.
+/// Converters before the pad whose frames leave learn which caps downstream accepts.
 #[test]
 fn downstream_decides_the_format_of_what_it_gets() {
     for (output, asked) in [("heatmap", "ref_sink"), ("distorted", "dist_sink")] {

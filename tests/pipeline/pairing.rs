@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! Frames are compared with their partners and no others, whatever announces how far apart they are.
+//! Frames are compared with their partners and no others, independently of the frame rate in caps.
 
 use crate::common::rig::Rig;
 use crate::common::{FRAME, Input, Report, score, sides};
@@ -13,12 +13,12 @@ fn ms(time: u64) -> ClockTime {
     ClockTime::from_mseconds(time)
 }
 
-/// Frames at this distance in nanoseconds.
+/// Returns the frames at this distance in nanoseconds.
 fn every(input: &Input, distance: u64) -> Input {
     input.retimed(|t| Some(ClockTime::from_nseconds(distance * t as u64)))
 }
 
-/// Each frame was compared with that of its time, but for these, which were not compared.
+/// Asserts that each frame was compared with that of its time, except for the lost ones, which were not compared.
 #[track_caller]
 fn assert_partners(report: &Report, lost: &[u64], distance: u64) {
     let expected: Vec<_> = (0..FRAMES as u64).filter(|t| !lost.contains(t)).map(|t| t * distance).collect();
@@ -58,7 +58,7 @@ fn a_lost_frame_shifts_no_pairs_at_any_rate() {
     }
 }
 
-/// Timestamps that jitter by up to two fifths of a frame, of streams at a rate that nothing announces.
+/// Returns streams without a frame rate, whose timestamps jitter by up to two fifths of a frame.
 fn jittering() -> (Input, Input) {
     let both = sides(FRAMES);
     let jitter =
@@ -66,7 +66,7 @@ fn jittering() -> (Input, Input) {
     (both.0.unannounced().retimed(jitter(5)), both.1.unannounced().retimed(jitter(7)))
 }
 
-/// Each frame but the lost one was compared with its partner.
+/// Asserts that each frame but the lost one was compared with its partner.
 #[track_caller]
 fn assert_jittering_partners(report: &Report, lost: usize) {
     let numbers = |time: Option<ClockTime>| (time.unwrap() + ms(20) - ms(100)).nseconds() / FRAME.nseconds();
@@ -85,7 +85,7 @@ fn jitter_and_losses_pair_no_others() {
     }
 }
 
-/// The first pair is decided without the distorted frame behind it, which does not come in time.
+/// The first pair is decided without the next distorted frame, which arrives late.
 #[test]
 fn a_file_that_was_slow_once_pairs_no_others() {
     let (reference, distorted) = jittering();
@@ -102,7 +102,7 @@ fn a_file_that_was_slow_once_pairs_no_others() {
     }
 }
 
-/// Played faster, slower or backwards, frames are closer or further apart than they last.
+/// If video is played faster, slower or backwards, the distance of frames differs from their duration.
 #[test]
 fn lost_frames_shift_no_pairs_at_any_playback_rate() {
     let both = sides(FRAMES);
@@ -131,7 +131,7 @@ fn lost_frames_shift_no_pairs_at_any_playback_rate() {
     }
 }
 
-/// A timestamp that is wild costs its frame, not those that follow.
+/// A frame with a wrong timestamp is lost, but not the frames after it.
 #[test]
 fn wild_timestamps_cost_themselves() {
     let both = sides(FRAMES);
@@ -158,7 +158,7 @@ fn wild_timestamps_cost_themselves() {
     }
 }
 
-/// Segments begin anew on both sides, as those of concat do; updates begin nothing.
+/// New segments on both sides, as of concat, begin a section; updates of a segment do not.
 #[test]
 fn numbers_begin_anew_with_each_segment_of_either_side() {
     let both = sides(FRAMES);
@@ -185,7 +185,7 @@ fn numbers_begin_anew_with_each_segment_of_either_side() {
     }
 }
 
-/// Slow streams, as shared screens are, pause without having dropped out.
+/// Slow streams, such as shared screens, may pause without a dropout.
 #[test]
 fn slow_streams_of_no_announced_rate_do_not_drop_out() {
     let both = sides(FRAMES);
@@ -212,11 +212,11 @@ fn slow_streams_of_no_announced_rate_do_not_drop_out() {
     }
 }
 
-/// Live, the clock goes on though a frame of one side claims to be of a time to come.
+/// In live pipelines, a frame far in the future on one side does not block the others.
 #[test]
 fn a_frame_far_ahead_of_the_clock_holds_nothing_up() {
     let both = sides(FRAMES);
-    // Behind the last frame comes the end.
+    // The stream ends after the last frame.
     for (side, wild) in
         [("ref_sink", 4), ("dist_sink", 4), ("ref_sink", FRAMES - 1), ("dist_sink", FRAMES - 1)]
     {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! The same decoded frames through a released libvmaf: the one in ffmpeg, from the Python package
-//! imageio-ffmpeg (`make unit` brings it and says where Python is).
+//! The same decoded frames through a released libvmaf: that of ffmpeg in the Python package
+//! imageio-ffmpeg (`make unit` installs it and sets the path of Python).
 
 use std::process::Command;
 
@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::common::clip::{Clip, clips};
 use crate::common::score_clip;
 
-/// Scores a clip here and there. The models are separated by semicolons.
+/// Scores a clip with both. The models are separated by semicolons.
 #[track_caller]
 fn compare(clip: &Clip, models: &str, features: &str) {
     let python = std::env::var("HIPVMAF_PYTHON")
@@ -44,7 +44,7 @@ fn compare(clip: &Clip, models: &str, features: &str) {
     for (frame, peer) in report.frames.iter().zip(&peer) {
         for (name, value) in frame.models.iter().chain(&frame.features) {
             let peer = peer[name].as_f64().unwrap_or_else(|| panic!("libvmaf reports no {name}"));
-            // Six printed decimals.
+            // ffmpeg prints six decimals.
             assert!(
                 (value - peer).abs() <= 5.01e-7,
                 "{}, frame {}: {name} {value}, libvmaf {peer}",
@@ -68,7 +68,7 @@ fn a_released_libvmaf_prints_the_same_numbers() {
     }
 }
 
-/// Banded clips of a size, depth and chroma format each, at widths where libvmaf's vector code is right.
+/// Banded clips, each with a size, depth and chroma format, at widths at which libvmaf's vector code is right.
 #[test]
 fn a_released_libvmaf_prints_the_same_v1_scores() {
     let models: Vec<String> = ["3d0h", "5d0h", "1d5h_2160", "3d0h_2160"]

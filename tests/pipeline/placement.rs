@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! Which of several GPUs an element takes where nothing says it. The ignored tests need two software devices that are equal,
-//! in a process of their own: what others do there would count.
+//! The choice among several GPUs without `device-id`. The ignored tests need two equal software devices, in a process of their
+//! own, because the elements of other tests would count.
 
 use std::sync::{Arc, Barrier};
 
@@ -12,7 +12,7 @@ use crate::common::device::{DEVICE, FakeAllocator, number};
 use crate::common::{Bench, Input, init, sides};
 use crate::gpu::{assert_passes, run};
 
-/// Starts one of the tests below.
+/// Runs one of the tests below in a process of its own.
 #[track_caller]
 fn holds(test: &str, further: &[(&str, &str)]) {
     let two = [("SWHIP_ARCH", "gfx1100,gfx1100"), ("HIPVMAF_TEST_BACKEND", "hip")];
@@ -23,7 +23,7 @@ fn holds(test: &str, further: &[(&str, &str)]) {
 #[test]
 fn elements_are_spread_over_gpus() {
     holds("spread", &[]);
-    // One that is part of the processor is no help to one that is not.
+    // An integrated GPU is chosen only if there is no discrete one.
     holds("together", &[("SWHIP_UNITS", "8,8i")]);
 }
 
@@ -47,7 +47,7 @@ fn a_gpu_that_was_lost_is_left_alone() {
     holds("lost", &[]);
 }
 
-/// An element that is about to score, and the number of its GPU.
+/// Returns an element that is ready to score, and the number of its GPU.
 fn started(properties: &[(&str, &str)]) -> (Bench, u32) {
     let bench = Bench::new(properties);
     bench.pipeline.set_state(gst::State::Paused).unwrap();
@@ -65,14 +65,14 @@ fn spread() {
     let first = started(&[]);
     let second = started(&[]);
     assert_eq!((first.1, second.1), (0, 1));
-    // One that is stopped has no work, whether it goes on to be READY or not.
+    // A stopped element does not count, in READY or in NULL.
     stop(&first.0, gst::State::Ready);
     let third = started(&[]);
     assert_eq!(third.1, 0);
     stop(&second.0, gst::State::Null);
     let fourth = started(&[]);
     assert_eq!(fourth.1, 1);
-    // Those that were told where to go count as well.
+    // Elements with a fixed device count as well.
     let fixed = [(); 2].map(|()| started(&[("device-id", "0")]));
     assert!(fixed.iter().all(|(_, device)| *device == 0));
     assert_eq!([(); 2].map(|()| started(&[])).map(|(bench, device)| (drop(bench), device).1), [1, 1]);
@@ -119,12 +119,12 @@ fn taken() {
     let others = allocator.memory(0, &vec![0; 300 << 20]);
     let first = started(&[]);
     let second = started(&[]);
-    // Sessions count first, so the second goes where less is free.
+    // The number of sessions counts first, so the second element uses the GPU with less free memory.
     assert_eq!((first.1, second.1), (1, 0));
     stop(&first.0, gst::State::Null);
     stop(&second.0, gst::State::Null);
     drop(others);
-    // What a runtime takes for itself is no difference.
+    // A difference as small as a runtime's own memory does not count.
     let little = allocator.memory(0, &vec![0; 1 << 20]);
     assert_eq!(started(&[]).1, 0);
     drop(little);
@@ -145,11 +145,11 @@ fn followed() {
         let device = number(&bench.element).unwrap();
         (bench, device)
     };
-    // The first is free both times.
+    // Both elements would choose the first GPU, which is free.
     let busy = scored_on(&[], 1);
     let busier = scored_on(&[("vendor", "amd")], 1);
     assert_eq!((busy.1, busier.1), (1, 1));
-    // The sessions that they had before they knew are over: two that follow no video go to the first.
+    // Their sessions on the first GPU have ended, so the next two elements choose that one.
     let others = [(); 2].map(|()| started(&[]));
     assert_eq!(others.each_ref().map(|(_, device)| *device), [0, 0]);
 }

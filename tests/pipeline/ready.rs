@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! What is left to do for a GPU once the pipeline is PAUSED: frames to score, and nothing to set up. The ignored tests count
-//! what the software device is asked for, in a process of their own.
+//! Once the pipeline is PAUSED, the GPU has only frames to score and nothing to set up. The ignored tests count the calls of
+//! the software device, in a process of their own.
 
 use gst::prelude::*;
 use gst_video::VideoFormat;
@@ -11,7 +11,7 @@ use crate::common::device::{DEVICE, FakeAllocator};
 use crate::common::{Bench, FRAME, Input, coarse, init, moving, sides};
 use crate::gpu::{RDNA, assert_passes, run};
 
-/// What takes memory or time that a frame would wait for.
+/// Calls that take memory or time, for which a frame would have to wait.
 const CALLS: [&str; 9] = [
     "hipMalloc",
     "hipHostMalloc",
@@ -39,10 +39,10 @@ fn nothing_is_set_up_after_paused() {
 }
 
 const FRAMES: usize = 40;
-/// What comes before this time comes before the pipeline is PAUSED: fewer frames than may be in flight.
+/// Frames before this time arrive before the pipeline is PAUSED. They are fewer than may be in flight.
 const FIRST: gst::ClockTime = gst::ClockTime::from_mseconds(6 * FRAME.mseconds());
 
-/// Plays these inputs, the reference first. The calls that were made before the pipeline was PAUSED, and those that came later.
+/// Plays these inputs, the reference first. Returns the calls before the pipeline was PAUSED and those after.
 fn calls(settings: &str, inputs: &[Input]) -> [Vec<i64>; 2] {
     init();
     let pads = ["ref_sink", "dist_sink", "dist_0"];
@@ -78,8 +78,8 @@ fn calls(settings: &str, inputs: &[Input]) -> [Vec<i64>; 2] {
     [before, later]
 }
 
-/// Memory that nobody uses is freed after some seconds, and at once where there is no other: so another element finds, which
-/// is returned as it keeps what it has.
+/// Frees idle page-locked memory: an allocation that fails once frees it at once, instead of after some seconds. Returns the
+/// element that allocated, because it keeps memory of its own.
 fn free_what_is_idle() -> Bench {
     let bench = Bench::new(&[]);
     let (reference, distorted) = sides(4);
@@ -115,7 +115,7 @@ fn some_frames_only() {
     assert_ready("max-in-flight=16 subsample=3", &<[Input; 2]>::from(sides(FRAMES)));
 }
 
-/// One of which is scaled, and lacks frames, so that there are groups of one pair.
+/// One rendition is scaled and lacks frames, so some groups have one pair.
 #[test]
 #[ignore = "needs the software device"]
 fn several_renditions() {
@@ -136,6 +136,6 @@ fn frames_in_its_memory() {
     let (reference, distorted) = sides(FRAMES);
     let distorted = moved(&distorted);
     assert_ready("max-in-flight=16 verify=0", &[moved(&reference), distorted.clone()]);
-    // Frames that are read where they lie beside frames that are copied.
+    // Frames that are read without a copy beside frames that are copied.
     assert_ready("max-in-flight=16 verify=0", &[reference, distorted]);
 }

@@ -180,7 +180,7 @@ fn all_fields_are_listed_with_their_types() {
     assert_listed(&stats, &dist.property::<Structure>("stats"));
 }
 
-/// A time that a message does not have is left out, and is no number of twenty digits.
+/// A field that has no time is missing from the message, and is not the number of `GST_CLOCK_TIME_NONE`.
 #[test]
 fn times_that_are_not_there_are_left_out() {
     let both = sides(20);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! Ordinary memory that comes again: it is page-locked where it lies, once and for as long as it lives, and frames in it have
-//! the scores that they have anyway, whatever comes and goes meanwhile. The ignored tests need the software device, which counts
-//! what is locked, what is copied from there, and what is unlocked too early or too late. The others start them.
+//! Page-locked registration: ordinary memory that upstream uses again is page-locked once and for as long as it lives, and the
+//! scores are the same as with copies. The ignored tests need the software device, which counts locks, copies from locked
+//! memory,
+//! and unlocks that are too early or too late. The others start them.
 
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -18,16 +19,16 @@ use crate::common::{FRAME, Input, Report, init, score, until};
 use crate::gpu::{RDNA, assert_passes, run};
 use crate::memory::{play, with_pitch};
 
-/// Memories that take turns on either pad.
+/// The number of memories in turn on each pad.
 const MEMORIES: usize = 4;
-/// How often each of them comes.
+/// The number of times that each of them is used.
 const ROUNDS: usize = 6;
 const PROPERTIES: [(&str, &str); 1] = [("psnr", "true")];
 
-/// More than there is to lock, whatever the machine has.
+/// A limit above the memory of all tests, for any machine.
 const ENOUGH: (&str, &str) = ("HIPVMAF_REGISTER_MAX", "1000000000");
 
-/// Two devices of different kinds, where whatever is not waited for has time to show.
+/// Two devices of different kinds, with a random order of all commands that are not synchronised.
 const DEVICES: [(&str, &str); 5] = [
     ENOUGH,
     ("SWHIP_ARCH", "gfx1100,gfx90a:sramecc+:xnack-"),
@@ -41,14 +42,14 @@ fn memory_that_comes_again_is_page_locked() {
     assert_passes(&run(&["--ignored", "--test-threads=1", "registered::again::"], &DEVICES));
 }
 
-/// On a kernel that is new enough, which machines that run this have.
+/// Locking needs Linux 5.9, which machines with these tests have.
 #[test]
 fn that_is_the_default() {
     let test = ["--exact", "--ignored", "registered::again::frames_are_read_where_they_lie"];
     assert_passes(&run(&test, &DEVICES[1..]));
 }
 
-/// In processes of their own, as what was refused is kept in mind.
+/// Each test runs in a process of its own, because refusals are remembered.
 #[test]
 fn memory_that_cannot_be_locked_is_copied() {
     let alone = |test: &str, environment: &[(&str, &str)]| {
@@ -74,7 +75,7 @@ fn small() -> [Input; 2] {
     [false, true].map(|distorted| Input::planar(&clip("176x144_420_8bit"), distorted))
 }
 
-/// The first frames of an input over and over, each in its own memory.
+/// Returns the first frames of an input again and again, each in its own memory.
 fn rounds(input: &Input, rounds: usize) -> Input {
     let first = input.keep(|t| t < MEMORIES);
     Input((0..rounds).flat_map(|_| first.0.clone()).collect()).retimed(|t| Some(FRAME * t as u64))
@@ -84,7 +85,7 @@ fn both(inputs: &[Input; 2]) -> [Input; 2] {
     inputs.each_ref().map(|input| rounds(input, ROUNDS))
 }
 
-/// The frames in other memory, which may be part of what the frames before were in.
+/// Returns the frames in memory from this function, which may return parts of one memory.
 fn moved(input: &Input, mut memory: impl FnMut(&[u8]) -> gst::Memory) -> Input {
     input.moved("memory:SystemMemory", |bytes| memory(bytes))
 }
@@ -95,12 +96,12 @@ fn filled(bytes: &[u8]) -> gst::Memory {
     memory
 }
 
-/// Memory of its own for each frame.
+/// Returns the frames, each in new memory.
 fn anew(input: &Input) -> Input {
     moved(input, filled)
 }
 
-/// What happened meanwhile: memory that was locked, and bytes that were copied from where they lay.
+/// Calls that page-locked memory, and bytes that were copied directly from locked memory.
 struct Count {
     locks: i64,
     bytes: i64,
@@ -131,7 +132,7 @@ fn plays([reference, distorted]: &[Input; 2]) -> Count {
     count
 }
 
-/// Nothing is locked, and nothing was unlocked when it should not have been.
+/// Asserts that nothing is locked, and that nothing was unlocked too early or too late.
 #[track_caller]
 fn assert_unlocked() {
     assert_eq!(DEVICE.live("registered"), 0);
@@ -156,11 +157,11 @@ mod again {
             let inputs = both(&[false, true].map(|distorted| Input::new(&clip, distorted, format)));
             let count = plays(&inputs);
             assert_eq!(count.locks, 2 * MEMORIES as i64, "{name} {format}");
-            // As long as they live, which is longer than the element does.
+            // They live for longer than the element.
             assert_eq!(DEVICE.live("registered"), 2 * MEMORIES as i64, "{name} {format}");
             DEVICE.assert_empty();
             let frame = inputs[0].0[0].buffer().unwrap().size() as i64;
-            // Luma and chroma of half of the rounds, but for what shares pages with others.
+            // Luma and chroma of half of the rounds, except for rows that share pages with other memory.
             let rows = 2 * 4096 + 6 * 256;
             let least = (frame - rows).max(0) * (2 * MEMORIES * (ROUNDS - 3)) as i64;
             assert!(count.bytes >= least && count.bytes > 0, "{name} {format}: {} of {least}", count.bytes);
@@ -174,7 +175,7 @@ mod again {
     fn memory_that_is_new_for_each_frame_is_left_alone() {
         let inputs = both(&small());
         assert_eq!(plays(&inputs.each_ref().map(anew)).locks, 0);
-        // Nor what several pads, or several elements, look at.
+        // Memory that several pads or several elements read at once is not locked either.
         let new = anew(&inputs[0]);
         let play = || score(&PROPERTIES, &new, &new).unwrap();
         assert_eq!(counted(|| (0..6).for_each(|_| drop(play()))).1.locks, 0);
@@ -184,7 +185,7 @@ mod again {
     #[ignore = "needs the software device"]
     fn a_source_with_a_pool_has_it_locked() {
         init();
-        // Who asks for an allocator gets no answer, and takes memory of the system.
+        // The allocation query gets no answer, so the source uses system memory.
         let source = "videotestsrc pattern=ball num-buffers=50 ! video/x-raw,format=I420,width=176,height=144 \
                       ! identity drop-allocation=true";
         let ((scores, makers), count) = counted(|| play("hip", source, "fakesink"));
@@ -201,7 +202,7 @@ mod again {
         let [first, second] = [(); 2].map(|()| plays(&inputs));
         assert_eq!((first.locks, second.locks), (2 * MEMORIES as i64, 0));
         assert!(second.bytes * 2 > first.bytes * 3, "{} after {}", second.bytes, first.bytes);
-        // All of them are seen again after the memory was freed and others have its place.
+        // New memory at the same addresses is recognised as new.
         drop(inputs);
         assert_unlocked();
         assert_eq!(plays(&both(&small())).locks, 2 * MEMORIES as i64);
@@ -225,7 +226,7 @@ mod again {
             });
         });
         assert_eq!(count.locks, 2 * MEMORIES as i64);
-        // Whoever locked it, both read all of it.
+        // Each device reads all of the memory, whichever device locked it.
         let [first, second] = ["0", "1"].map(|device| counted(|| on(device)).1);
         assert_eq!((first.locks, second.locks), (0, 0));
         assert!(first.bytes == second.bytes && first.bytes > 0, "{} {}", first.bytes, second.bytes);
@@ -233,7 +234,7 @@ mod again {
         assert_unlocked();
     }
 
-    /// Memory of the system around bytes that are mapped, and unmapped when nobody has the memory any more.
+    /// Returns system memory with these bytes in a mapping of its own, which is unmapped with the last reference.
     fn mapped(bytes: &[u8]) -> gst::Memory {
         struct Mapping(*mut c_void, usize);
         /// # Safety
@@ -242,7 +243,7 @@ mod again {
         unsafe extern "C" fn unmap(mapping: *mut c_void) {
             // SAFETY: made below, and given here once.
             let mapping = unsafe { Box::from_raw(mapping.cast::<Mapping>()) };
-            // SAFETY: mapped below, and nobody's any more.
+            // SAFETY: mapped below, and the last reference is gone.
             assert_eq!(unsafe { libc::munmap(mapping.0, mapping.1) }, 0);
         }
         let (size, none) = (bytes.len(), std::ptr::null_mut());
@@ -268,7 +269,7 @@ mod again {
         assert_unlocked();
     }
 
-    /// Frames in parts of blocks.
+    /// Frames in parts of larger blocks.
     fn in_blocks(input: &Input, count: usize, offset: usize) -> Input {
         let bytes = |sample: &gst::Sample| sample.buffer().unwrap().map_readable().unwrap().to_vec();
         let mut parts = vec![];
@@ -295,7 +296,7 @@ mod again {
             drop((frames, inputs));
             assert_unlocked();
         }
-        // A block for some frames that is new each time, and one that is much larger than they are.
+        // A new block for a few frames each time, and one that is much larger than its frames.
         let inputs = both(&small());
         assert_eq!(plays(&inputs.each_ref().map(|input| in_blocks(input, 3, 0))).locks, 0);
         let frames = small().map(|input| in_blocks(&input.keep(|t| t < MEMORIES), MEMORIES, 40_000));
@@ -305,7 +306,7 @@ mod again {
     #[test]
     #[ignore = "needs the software device"]
     fn rows_may_be_any_bytes_apart() {
-        // AMD's runtime copies rows one by one that are no multiple of 4 bytes apart.
+        // AMD's runtime copies rows one by one if their pitch is no multiple of 4 bytes.
         for (pitch, at_once) in [(212, true), (211, false)] {
             let frames = small().map(|input| anew(&with_pitch(&input.keep(|t| t < MEMORIES), 33, pitch)));
             let count = plays(&both(&frames));
@@ -315,7 +316,7 @@ mod again {
         }
     }
 
-    /// Is set when the memory of a frame has gone, before its allocator has it back.
+    /// Returns a flag that is set when the memory of a frame is freed, before its allocator has it back.
     fn gone(sample: &gst::Sample) -> Arc<AtomicBool> {
         /// # Safety
         ///
@@ -337,8 +338,9 @@ mod again {
         gone
     }
 
-    /// Plays two inputs, some of the last pairs while the GPU is held up. The memory of the first of these frames that comes to a
-    /// pad is nobody's then but the element's, which has taken others from there since, and has to keep it.
+    /// Plays two inputs, the last pairs while the GPU is held up. The memory of the first of these frames on `pad` is then
+    /// referenced by the element alone. The element must keep it until the GPU is done, though later frames used other
+    /// memories.
     #[track_caller]
     fn assert_kept(output: &str, pad: &str, inputs: [Input; 2], expected: &Report) {
         let rig = Rig::offline(&[("output", output), ("verify", "0"), PROPERTIES[0]]).play();
@@ -368,7 +370,7 @@ mod again {
     #[test]
     #[ignore = "needs the software device"]
     fn it_is_kept_until_the_gpu_is_done() {
-        // Which nobody else keeps.
+        // The test keeps no reference to them.
         let inputs = || both(&small());
         let expected = score(&[("backend", "cpu"), PROPERTIES[0]], &inputs()[0], &inputs()[1]).unwrap();
         for (pad, output) in [("dist_sink", "reference"), ("ref_sink", "distorted")] {
@@ -378,7 +380,7 @@ mod again {
         }
     }
 
-    /// Frames of a pool of so many buffers, which wait for one that nobody uses any more.
+    /// A pool of a fixed number of buffers; a new frame waits until a buffer is free.
     struct Pool(gst::BufferPool);
 
     impl Pool {
@@ -409,7 +411,7 @@ mod again {
         }
     }
 
-    /// Each takes its memory along, once the element has no frame in it any more.
+    /// The memory of each pool is unlocked once the element holds no frame of it.
     #[test]
     #[ignore = "needs the software device"]
     fn a_pool_may_take_the_place_of_another() {
@@ -427,7 +429,7 @@ mod again {
                     rig.push("dist_sink", &pool.fill(distorted));
                 }
                 drop(pool);
-                // Of the one before there is nothing left, and of this one the last frames.
+                // No memory of the pool before is locked, and of this one only the last frames.
                 rig.wait_scores(played * MEMORIES * ROUNDS - 1);
                 assert!(DEVICE.live("registered") <= MEMORIES as i64, "after {played}");
             }
@@ -440,8 +442,9 @@ mod again {
         assert_unlocked();
     }
 
-    /// Plays renditions beside the first that come and go, each with memory of its own that nobody else keeps. Each goes while its
-    /// last pair is on the GPU.
+    /// Plays renditions that come and go beside the first. The test keeps no reference to their memory, and each pad is
+    /// released
+    /// while its last pair is on the GPU.
     fn come_and_go(backend: &str, inputs: &[Input; 2], others: impl Iterator<Item = Input>) -> Report {
         let mut rig = Rig::offline(&[("backend", backend), ("verify", "0"), PROPERTIES[0]]).play();
         let mut pairs = inputs[0].0.iter().zip(&inputs[1].0);
@@ -457,7 +460,7 @@ mod again {
         for other in others {
             (0..3).for_each(|_| push(&rig, None));
             let pad = rig.request().name();
-            // The name may be that of one before.
+            // The pad may have the name of an earlier one.
             let earlier = rig.log().report.scores_of(&pad).len();
             let (last, first) = other.0.split_last().unwrap();
             first.iter().for_each(|sample| push(&rig, Some((&pad, sample))));
@@ -470,7 +473,7 @@ mod again {
                 None => scored(first.len()),
             }
             std::thread::scope(|scope| {
-                // Either waits for the GPU.
+                // Both wait for the GPU.
                 scope.spawn(|| {
                     drop(other);
                     rig.release(&pad);
@@ -491,7 +494,7 @@ mod again {
         let other = |_| rounds(&anew(&small()[1].keep(|t| t >= MEMORIES)), ROUNDS);
         let (report, count) = counted(|| come_and_go("hip", &inputs, (0..OTHERS).map(other)));
         assert_eq!(count.locks, ((2 + OTHERS) * MEMORIES) as i64);
-        // Those of renditions that have gone are not locked any more.
+        // The memory of renditions that were released is unlocked.
         assert_eq!(DEVICE.live("registered"), 2 * MEMORIES as i64);
         let expected = come_and_go("cpu", &inputs, (0..OTHERS).map(other));
         for (pad, frames) in [("dist_sink", 57), ("dist_0", 48)] {
@@ -526,7 +529,7 @@ mod alone {
         DEVICE.fail("hipHostRegister:2@1,hipHostRegister:801@4");
         assert_eq!(plays(&inputs).locks, 2 * MEMORIES as i64);
         assert_eq!(DEVICE.live("registered"), 2 * MEMORIES as i64 - 2);
-        // What was refused is not asked for again.
+        // Memory that the device refused to lock is not tried again.
         assert_eq!(plays(&inputs).locks, 0);
         drop(inputs);
         assert_unlocked();
@@ -556,7 +559,7 @@ mod alone {
         let theirs = inputs[0].0[0].buffer_owned().unwrap();
         let locked = DEVICE.register(&theirs.map_readable().unwrap());
         let count = plays(&inputs);
-        // AMD's runtime would lock it again, so it is not asked.
+        // AMD's runtime would lock it a second time, so it is not called.
         assert_eq!((count.locks, DEVICE.live("registered")), (7, 8));
         drop((inputs, theirs));
         assert_eq!(DEVICE.live("registered"), 1);
@@ -580,7 +583,7 @@ mod alone {
     fn there_is_a_limit() {
         init();
         for _ in 0..2 {
-            // Each has 8 or 9 whole pages.
+            // Each memory has 8 or 9 whole pages.
             let inputs = both(&small());
             assert_eq!(plays(&inputs).locks, 2);
             assert_eq!(plays(&inputs).locks, 0);

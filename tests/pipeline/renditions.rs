@@ -156,7 +156,7 @@ fn a_stream_may_be_switched_off_and_on() {
     let rig = Rig::offline(&[]).with_renditions(&["switched"]).play();
     let push = |frames: std::ops::Range<usize>| {
         for t in frames {
-            // First, so that it is there when the others are looked at.
+            // Pushed first, so that it is at the pad when the others arrive.
             rig.push("dist_0", &both.1.0[t]);
             rig.push("ref_sink", &both.0.0[t]);
             rig.push("dist_sink", &both.1.0[t]);
@@ -213,7 +213,7 @@ fn streams_may_join_and_leave_while_playing() {
     rig.push_pairs(&both.0.0[8..], &both.1.0[8..]);
     rig.end();
     let report = rig.finish().unwrap();
-    // It begins with the motion that the reference has by then, and ends as a stream does.
+    // Its scores start with the reference's motion at that time, and end as a stream does.
     let scores = report.scores_of("dist_0");
     assert_eq!(scores[..3], scores_within(&both, 4..7));
     let ended = score(&[], &both.0.keep(|t| t < 8), &both.1.keep(|t| t < 8)).unwrap().scores();
@@ -223,13 +223,13 @@ fn streams_may_join_and_leave_while_playing() {
     assert_eq!(pooled, [("dist_0", "released", 4), ("dist_sink", "eos", 12)]);
     let entries: Vec<_> = report.metas().iter().map(|meta| meta.scores.len()).collect();
     assert_eq!(entries[..3], [1; 3]);
-    // Those that are still here when the pad goes leave without its scores.
+    // Frames that are still in the element when the pad is released leave without its scores.
     assert!(entries[4..7].is_sorted_by(|a, b| a >= b) && entries[4] >= 1, "{entries:?}");
     assert_eq!(entries[8..], [1; 4]);
     assert_eq!(report.frames.iter().filter(|frame| frame.pad == "dist_sink").count(), 12);
 }
 
-/// The others go on at full rate; only the picture of the dead one is missing.
+/// The others go on at full rate; only the frames of the dead stream are missing.
 #[test]
 fn a_dead_stream_does_not_hold_up_the_others() {
     let both = sides(12);
@@ -253,7 +253,7 @@ fn a_dead_stream_does_not_hold_up_the_others() {
     assert_eq!(report.events[1].count, Some(12));
 }
 
-/// Its frames come two frames later than the others', which the latency does not cover.
+/// The frames of one stream arrive two frames later than the others, which exceeds the latency.
 #[test]
 fn a_slow_stream_does_not_hold_up_the_others() {
     let both = sides(16);

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! Video that does not suit the reference, from a source that feeds both sides: the error comes, whatever upstream says
-//! that it could send.
+//! Video that cannot be compared with the reference, from a source that feeds both sides: the element posts the error, whatever
+//! caps upstream offers.
 
 use gst::prelude::*;
 
 use crate::common::rig::Rig;
 use crate::common::{Input, coarse, init, moving, sides};
 
-/// Plays what a launch line describes up to an error of the element.
+/// Plays a launch line up to an error of the element.
 fn error_of(line: &str) -> String {
     init();
     let pipeline = gst::parse::launch(line).unwrap().downcast::<gst::Pipeline>().unwrap();
@@ -30,7 +30,7 @@ fn error_of(line: &str) -> String {
     texts.pop().unwrap_or_else(|| panic!("{line}: no error"))
 }
 
-/// A decoder says that it could have any size, an encoder has kept frames, and the source would wait for them.
+/// A decoder offers any size, an encoder holds frames, and the source would wait for them.
 #[test]
 fn a_size_that_does_not_suit_is_an_error_where_one_source_feeds_both_sides() {
     let queue = "queue max-size-buffers=200 max-size-bytes=0 max-size-time=0";
@@ -41,7 +41,7 @@ fn a_size_that_does_not_suit_is_an_error_where_one_source_feeds_both_sides() {
         ),
         ("videoscale ! video/x-raw,width=160,height=96 ! jpegenc ! jpegdec ! queue", "160x96"),
         ("videoscale ! video/x-raw,width=160,height=96", "160x96"),
-        // Encoders and decoders hand on which sizes are taken.
+        // Encoders and decoders pass caps queries on.
         ("videoscale ! video/x-raw,width=160,height=96 ! x264enc tune=zerolatency ! avdec_h264", "160x96"),
         ("videoconvert ! video/x-raw,format=Y444 ! x264enc tune=zerolatency ! avdec_h264", "Y444"),
     ] {
@@ -58,7 +58,7 @@ fn a_size_that_does_not_suit_is_an_error_where_one_source_feeds_both_sides() {
     }
 }
 
-/// Upstream says that it could send what suits, and never does. Its source feeds both sides in turns, without a queue.
+/// Upstream offers the right caps and never sends them. Its source feeds both sides in turn, without a queue.
 #[test]
 fn frames_that_may_have_been_on_their_way_hold_up_nothing() {
     let (reference, _) = sides(8);
@@ -80,8 +80,7 @@ fn frames_that_may_have_been_on_their_way_hold_up_nothing() {
     assert!(failure.text.contains("96x64"), "{}", failure.text);
 }
 
-/// Where a reference frame is lost just before both sides change their size, its partner of the former size is compared with
-/// nothing.
+/// If a reference frame is lost just before both sides change their size, its partner with the old size has no reference.
 #[test]
 fn a_frame_of_the_former_size_that_is_compared_with_nothing_is_no_failure() {
     let small = sides(8);
@@ -92,7 +91,7 @@ fn a_frame_of_the_former_size_that_is_compared_with_nothing_is_no_failure() {
     // The last reference frame of the former size is lost.
     let reference = Input(switched(&small.0, &large[0]).collect()).keep(|t| t != 3);
     let distorted = Input(switched(&small.1, &large[1]).collect());
-    // Decoders have the size of their stream.
+    // A decoder cannot change the size of its stream.
     let mut rig = Rig::offline(&[]);
     let fixed = gst::ElementFactory::make("identity").build().unwrap();
     rig.insert(std::slice::from_ref(&fixed), "dist_sink");

@@ -31,7 +31,7 @@ fn clip() -> Clip {
     clips().into_iter().find(|clip| clip.name == "176x144_420_8bit").unwrap()
 }
 
-/// All values of a frame, by name.
+/// Returns all values of a frame, by name.
 fn values(report: &Report, t: usize) -> Vec<(&str, f64)> {
     let frame = &report.frames[t];
     frame.features.iter().chain(&frame.models).map(|(name, value)| (name.as_str(), *value)).collect()
@@ -62,7 +62,7 @@ fn json_has_the_scores_of_the_messages() {
     }
 }
 
-/// What made the scores is in every file and in the pooled message.
+/// Every results file and the pooled message carry the provenance of the scores.
 #[test]
 fn results_say_what_made_them() {
     // As `sha256sum` has it.
@@ -99,7 +99,7 @@ fn results_say_what_made_them() {
     }
 }
 
-/// Applications say what they have done to the video.
+/// The application can add fields to the provenance, for example about its own processing.
 #[test]
 fn results_say_what_the_application_adds() {
     let (reference, distorted) = sides(2);
@@ -179,7 +179,7 @@ fn a_collection_has_columns_for_its_members() {
     }
 }
 
-/// As ffmpeg and libvmaf write it, so that their readers find it.
+/// The name is the one that ffmpeg and libvmaf write, so that their readers find it.
 #[test]
 fn the_only_model_is_called_vmaf() {
     let folder = tempfile::tempdir().unwrap();
@@ -192,7 +192,7 @@ fn the_only_model_is_called_vmaf() {
     assert!(json["provenance"]["models"]["vmaf_v0.6.1"].is_string());
 }
 
-/// A rename would put a regular file in the place of any of them.
+/// Renaming a temporary file would replace them by a regular file.
 #[test]
 fn devices_pipes_and_links_stay_what_they_are() {
     let clip = clip();
@@ -212,7 +212,7 @@ fn devices_pipes_and_links_stay_what_they_are() {
         let expected = fs::read_to_string(&file).unwrap();
         let reader = pipe.clone();
         let reader = std::thread::spawn(move || fs::read_to_string(reader).unwrap());
-        // Nothing can be opened to write alone before the reader is there, which ends with the last that writes.
+        // A pipe cannot be opened for writing before its reader exists. The reader ends when the last writer closes it.
         let open = || fs::File::options().write(true).custom_flags(libc::O_NONBLOCK).open(&pipe).ok();
         let first = std::iter::repeat_with(open).flatten().next();
         write(&pipe, format);
@@ -224,9 +224,9 @@ fn devices_pipes_and_links_stay_what_they_are() {
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 3, "temporary files are left");
 }
 
-/// What reads the results may end before them. That is an error of the file, and not of the application.
+/// If the reader of a pipe closes it, the element reports an error of the results file; the process gets no SIGPIPE.
 #[test]
-fn a_pipe_that_is_closed_is_told() {
+fn a_closed_pipe_is_an_error_of_the_results_file() {
     let (reader, writer) = std::io::pipe().unwrap();
     let path = format!("/dev/fd/{}", writer.as_raw_fd());
     let (reference, distorted) = sides(3);

@@ -21,7 +21,7 @@ fn geometry(clip: &Clip, (width, height): (usize, usize)) -> Geometry {
     Geometry { width, height, depth: BitDepth::new(clip.depth).unwrap(), chroma }
 }
 
-/// A plane scaled by the definition.
+/// Returns a plane scaled by the definition.
 fn scale_plane(plane: &Samples, [columns, rows]: &[Axis; 2], depth: BitDepth) -> Samples {
     let sum = |axis: &Axis, i: usize, at: &dyn Fn(usize) -> i64| -> i64 {
         axis.weights(i).iter().enumerate().map(|(k, weight)| i64::from(*weight) * at(axis.first(i) + k)).sum()
@@ -71,7 +71,7 @@ fn sides_as(
     [Input::new(clip, false, format), distorted.with_caps(|caps| caps.set("chroma-site", site)), restored]
 }
 
-/// The models and features of each frame on a pad.
+/// Returns the models and features of each frame on a pad.
 fn values(report: &Report, pad: &str) -> Vec<String> {
     let frames = report.frames.iter().filter(|frame| frame.pad == pad);
     frames.map(|frame| format!("{:?} {:?}", frame.models, frame.features)).collect()
@@ -140,7 +140,7 @@ fn renditions_of_several_sizes_are_scored_side_by_side() {
     }
 }
 
-/// As in adaptive streaming: the others go on, and motion is that of the reference throughout.
+/// In adaptive streaming, one rendition changes its size: the others go on, and the motion is always that of the reference.
 #[test]
 fn a_stream_may_change_its_size_at_any_time() {
     let clip = clip("176x144_420_8bit");
@@ -201,7 +201,7 @@ fn a_picture_of_the_former_size_is_not_repeated() {
     let clip = clip("176x144_420_8bit");
     let [reference, small, _] = sides(&clip, (88, 72), Method::Bicubic, (true, false));
     let [_, other, _] = sides(&clip, (118, 97), Method::Bicubic, (true, false));
-    // Frame 1 is repeated; after 3 comes the other size, of which 4 is missing.
+    // Frame 1 is repeated. After frame 3 the other size begins, in which frame 4 is missing.
     let frames = small.keep(|t| t < 4 && t != 2).0.into_iter().chain(other.keep(|t| t > 4).0);
     let properties = [("scale-method", "bicubic"), ("missing-frame", "repeat")];
     let report = score(&properties, &reference, &Input(frames.collect())).unwrap();
@@ -242,7 +242,7 @@ fn another_depth_or_chroma_is_refused_all_the_same() {
     }
 }
 
-/// The reference's size by preference: a decoder that can choose has less to do, and so has the element.
+/// The size of the reference comes first in the caps: if a decoder can choose it, neither has to scale.
 #[test]
 fn upstream_is_offered_the_size_of_the_reference_and_then_any() {
     let offered = |properties: &[(&str, &str)]| {
@@ -253,7 +253,7 @@ fn upstream_is_offered_the_size_of_the_reference_and_then_any() {
             let width = |s: &gst::StructureRef| s.get::<i32>("width").ok();
             caps.iter().map(width).collect::<Vec<_>>()
         };
-        // Until it has looked at the reference.
+        // The sizes are known once the element has the caps of the reference.
         while sizes()[0].is_none() {
             std::thread::yield_now();
         }

@@ -140,7 +140,7 @@ fn features_by_name_are_libvmafs_on_every_clip() {
         for (t, frame) in report.frames.iter().enumerate() {
             let mut names: Vec<&String> = frame.features.iter().map(|(name, _)| name).collect();
             let golden = clip.golden["features"][t].as_object().unwrap().keys();
-            // 16 bits are scored as grey.
+            // Video with 16 bits is scored as grey.
             let colour =
                 |name: &str| ["psnr_c", "mse_c", "ciede"].iter().any(|start| name.starts_with(start));
             let asked = |name: &str| {
@@ -158,7 +158,7 @@ fn features_by_name_are_libvmafs_on_every_clip() {
     }
 }
 
-/// They act on CAMBI alone, which names them, and an option in the list counts more.
+/// `enc-width`, `enc-height` and `enc-bitdepth` change the options of CAMBI only. An option in `features` has priority.
 #[test]
 fn the_size_of_the_encoding_is_for_cambi() {
     let clip = clip("336x322_420_8bit");
@@ -282,7 +282,7 @@ fn clip_and_transform_act_on_the_scores_alone() {
     }
 }
 
-/// Frames that are not scored still move motion along.
+/// Frames that are skipped by `subsample` still count for motion.
 #[test]
 fn subsampling_keeps_the_scores_of_the_frames_it_keeps() {
     let clip = clip("176x144_420_8bit");

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! A GPU that computes something else is found out before it scores, on the software device with a fault of each kind.
+//! The self-test finds a GPU that computes wrong results before it scores, on the software device with each kind of fault.
 
 use std::fs;
 use std::path::Path;
 
 use crate::gpu::{Outcome, RDNA, play};
 
-/// A runtime that records nothing, and does not say how much it has recorded either.
+/// The recording of a graph is empty, and the number of its nodes is unknown.
 const EMPTY: &str = "empty:1+,hipGraphGetNodes:801@1+";
-/// What is silently wrong: every kernel from the third on, or one of them; a copy; a table; the recording of a graph.
+/// Silent faults: every kernel from the third on, or one of them; a copy; a table; the recording of a graph.
 const FAULTS: [&str; 7] = ["drop:3", "drop:3+", "flip:5", "stale:2", "table:1", "table:2", EMPTY];
 
 const CDNA: (&str, &str) = ("SWHIP_ARCH", "gfx90a:sramecc+:xnack-");
@@ -38,18 +38,18 @@ fn what_was_found_out_is_kept() {
     let expected = play("cpu", &[]).result.unwrap();
     let cache = tempfile::tempdir().unwrap();
     assert!(played("hip", cache.path(), &[RDNA, ("SWHIP_FAIL", "flip:5")]).result.is_err());
-    // Without the fault as well.
+    // The failure is remembered, so the GPU is not used without the fault either.
     let outcome = played("auto", cache.path(), &[RDNA]);
     assert_eq!((outcome.result, &*outcome.backend), (Ok(expected), "cpu"), "{}", outcome.log);
     let warned = |line: &str| line.contains("WARN") && line.contains("failed its self-test");
     assert!(outcome.log.lines().any(warned), "{}", outcome.log);
-    // Unless somebody wants to know again.
+    // `always` runs it again.
     let again = played("hip", cache.path(), &[RDNA, ("HIPVMAF_SELF_TEST", "always")]);
     assert_eq!(again.result, Ok(expected), "{}", again.log);
     assert_eq!(played("hip", cache.path(), &[RDNA]).result, Ok(expected));
 }
 
-/// Nothing but the self-test would have noticed.
+/// Only the self-test finds these faults.
 #[test]
 fn without_a_self_test_wrong_scores_are_not_noticed() {
     let expected = play("cpu", &[]).result.unwrap();
@@ -79,22 +79,22 @@ fn a_start_with_a_gpu_that_has_proven_itself_costs_nothing() {
     let first = launches(&[RDNA]);
     assert!(first > trusted && files() == 1, "{first} {trusted}");
     assert_eq!(launches(&[RDNA]), trusted);
-    // Another GPU, and code of another kind, have to prove themselves.
+    // Another GPU, and another kind of code, are tested anew.
     assert_eq!(launches(&[CDNA]), first);
     assert_eq!(launches(&[RDNA, ("HIPVMAF_GPU_CODE", "gfx11-generic")]), first);
     assert_eq!(files(), 3);
-    // What is kept and cannot be read is as good as nothing.
+    // A record that cannot be read counts as none.
     for file in fs::read_dir(&folder).unwrap() {
         fs::write(file.unwrap().path(), "{").unwrap();
     }
     assert_eq!(launches(&[RDNA]), first);
     assert_eq!(launches(&[RDNA]), trusted);
-    // Nor does it take a folder.
+    // Without a folder for the records, the test runs each time.
     let nowhere = [RDNA, ("XDG_CACHE_HOME", "/proc/nowhere"), ("HOME", "")];
     assert_eq!(launches(&nowhere), first);
 }
 
-/// The first of two fails, so the second scores; where both fail, the CPU does.
+/// If the first of two GPUs fails, the second scores. If both fail, the CPU does.
 #[test]
 fn the_next_gpu_takes_over() {
     let expected = play("cpu", &[]).result.unwrap();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! Pipelines that hang: a warning says which pad has nothing, where frames wait, and what mends it.
+//! Pipelines that hang: a warning names the pad without frames, the place where frames wait, and the remedy.
 
 use gst::ClockTime;
 use gst::prelude::*;
@@ -9,9 +9,9 @@ use gsthipvmaf::event::{Event, EventMessage, EventState};
 use crate::common::rig::Rig;
 use crate::common::{FRAME, init, sides};
 
-/// Short, as these pipelines do nothing else; in wall time, which tests cannot set.
+/// A short limit, in wall time, which tests cannot control.
 const SOON: (&str, &str) = ("stall-time", "100000000");
-/// However slow the machine is, nothing stalls while a test prepares what shall.
+/// A limit that no test reaches, for the time in which a test is set up.
 const NOT_YET: (&str, &str) = ("stall-time", "3600000000000");
 
 fn set(rig: &Rig, (property, value): (&str, &str)) {
@@ -23,8 +23,7 @@ fn stalls(events: &[EventMessage]) -> Vec<(EventState, &str)> {
     stalled.map(|event| (event.state, event.pad.as_str())).collect()
 }
 
-/// Plays a launch line until the element reports a stall, which is the only thing that ends it: the warnings by then,
-/// and the event.
+/// Plays a launch line until the element reports a stall. Returns the warnings up to then, and the event.
 fn hang(sources: &str) -> (Vec<String>, EventMessage) {
     init();
     let line = format!("{sources} hipvmaf name=score backend=cpu stall-time=500000000 ! fakesink");
@@ -50,7 +49,7 @@ fn hang(sources: &str) -> (Vec<String>, EventMessage) {
 }
 
 const FILM: &str = "videotestsrc num-buffers=400 ! video/x-raw,width=1280,height=720,framerate=25/1";
-/// Gives back its first frame after fifty.
+/// An encoder that returns its first frame after fifty.
 const ENCODER: &str = "x264enc rc-lookahead=50 speed-preset=ultrafast ! avdec_h264";
 
 #[test]
@@ -77,7 +76,7 @@ fn a_queue_that_is_missing_or_too_short_is_named() {
     }
 }
 
-/// The line of the warning, tried.
+/// The pipeline with the queue that the warning suggests plays to its end.
 #[test]
 fn the_queue_that_the_warning_names_mends_it() {
     init();
@@ -105,7 +104,7 @@ fn a_stall_is_over_when_it_moves_and_may_come_again() {
         rig.wait(|log| stalls(&log.report.events).len() == 2 * t + 1);
         set(&rig, NOT_YET);
         rig.push("dist_sink", &both.1.0[2 * t]);
-        // Somebody waits for the pad that has delivered.
+        // The pad that has delivered waits for the other.
         rig.push("dist_sink", &both.1.0[2 * t + 1]);
         rig.push("ref_sink", &both.0.0[2 * t + 1]);
         rig.wait(|log| stalls(&log.report.events).contains(&(EventState::Cleared, "dist_sink")));
@@ -120,7 +119,7 @@ fn a_stall_is_over_when_it_moves_and_may_come_again() {
     assert_eq!(report.frames.len(), 4);
 }
 
-/// A live pipeline goes on without the stream, and tells.
+/// A live pipeline goes on without the stream and posts an event.
 #[test]
 fn a_live_pad_that_never_delivers_is_named() {
     let both = sides(3);
@@ -144,8 +143,8 @@ fn a_live_pad_that_never_delivers_is_named() {
     });
 }
 
-/// Neither where a pipeline is paused, nor where downstream takes nothing, nor where nobody wants to know. Another that
-/// has begun later tells that the time is over.
+/// No stall is reported while the pipeline is paused, while downstream blocks, or with `stall-time=0`. The stall of another
+/// pipeline that started later proves that the time is over.
 #[test]
 fn a_pipeline_that_is_not_meant_to_move_does_not_stall() {
     let both = sides(6);
@@ -178,12 +177,12 @@ fn a_pipeline_that_is_not_meant_to_move_does_not_stall() {
     }
     let of = |rig: &Rig| stalls(&rig.log().report.events).len();
     assert_eq!([of(&paused), of(&off), of(&blocked), of(&live)], [0; 4]);
-    // As soon as somebody wants to know.
+    // The stall is reported as soon as `stall-time` is set.
     set(&off, SOON);
     off.wait(|log| stalls(&log.report.events) == [(EventState::Raised, "dist_sink")]);
 }
 
-/// The first frame may take its time as long as nothing has come at any pad, and an end is no stall.
+/// No stall is reported while no frame has arrived at any pad, or at a pad after its EOS.
 #[test]
 fn pads_that_have_ended_do_not_stall() {
     let both = sides(2);
@@ -200,7 +199,7 @@ fn pads_that_have_ended_do_not_stall() {
     rig.finish().unwrap();
 }
 
-/// One of two renditions, which is taken away.
+/// One of two renditions is released.
 #[test]
 fn a_ladder_goes_on_without_the_pad_that_has_stalled() {
     let both = sides(12);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! Which frames are compared, whatever becomes of times, rates, segments and caps.
+//! The choice of pairs, for all kinds of timestamps, rates, segments and caps.
 
 use crate::common::rig::Rig;
 use crate::common::{FPS, FRAME, Input, Report, deep, score, scores_within, sides};
@@ -23,7 +23,7 @@ fn scores_of_run(sides: &(Input, Input), run: Range<usize>) -> Vec<f64> {
     score(&[], &keep(&sides.0), &keep(&sides.1)).unwrap().scores()
 }
 
-/// The scores of all frames but that of this number.
+/// Returns the scores of all frames except for that of this number.
 fn scores_without(sides: &(Input, Input), lost: usize) -> Vec<f64> {
     [scores_within(sides, 0..lost), scores_within(sides, lost + 1..FRAMES)].concat()
 }
@@ -154,7 +154,7 @@ fn new_caps_of_the_reference_go_downstream_with_their_first_frame() {
     assert_eq!(caps, [(0, gst::Fraction::new(25, 1)), (5, gst::Fraction::new(50, 1))]);
 }
 
-/// The same caps again are nothing new.
+/// Equal caps begin no section.
 #[test]
 fn caps_that_are_repeated_change_nothing() {
     let both = sides(FRAMES);
@@ -182,7 +182,7 @@ fn a_flush_of_one_distorted_pad_changes_no_scores() {
         }
     };
     push(0..5);
-    // All pairs are taken then, as the last but one has its scores.
+    // All pairs are taken when the last but one has its scores.
     rig.wait_scores(8);
     rig.flush("dist_0");
     rig.begin_segment("dist_0", ClockTime::ZERO, ClockTime::ZERO);
@@ -217,7 +217,7 @@ fn a_flush_of_the_reference_alone_leaves_its_frames_out() {
         scores_of_run(&both, 0..5).into_iter().chain(scores_of_run(&both, 6..10)).collect::<Vec<_>>()
     );
     assert_eq!(report.stats.unwrap().get::<u64>("dist-unmatched"), Ok(1));
-    // The last frame before the flush is not known to be followed by the next, and counts nowhere.
+    // The next frame of the last one before the flush is unknown, so it is in no summary.
     let sections: Vec<_> =
         report.pooled.iter().map(|of| (of.section, of.reason.as_str(), of.frames)).collect();
     assert_eq!(sections, [(0, "flush", 4), (1, "eos", 4)]);
@@ -358,7 +358,7 @@ fn a_reference_of_twice_the_frame_rate_is_half_unpaired() {
     let alone: Vec<f64> = (0..FRAMES).flat_map(|t| scores_of_run(&both, t..t + 1)).collect();
     assert_eq!(report.scores(), alone);
     assert_eq!((report.pooled[0].frames, report.pooled[0].unpaired), (10, 10));
-    // Unless each picture counts for as long as it is shown.
+    // With `missing-frame=repeat`, each frame counts for as long as it is shown.
     let repeated = score(&[("missing-frame", "repeat")], &double, &both.1).unwrap();
     assert_eq!(
         (repeated.pooled[0].frames, repeated.pooled[0].repeated, repeated.pooled[0].unpaired),
@@ -433,7 +433,7 @@ fn a_gap_keeps_its_number() {
     assert_eq!(report.scores(), scores_without(&both, 4));
 }
 
-/// So many frames after 23:59:59:20.
+/// Adds time codes from this many frames after 23:59:59:20.
 fn with_time_codes(input: &Input, later: usize) -> Input {
     input.changed(|t, buffer| {
         let (fps, none) = (gst::Fraction::new(FPS as i32, 1), VideoTimeCodeFlags::empty());
@@ -447,12 +447,12 @@ fn with_time_codes(input: &Input, later: usize) -> Input {
 fn time_codes_pair_frames_over_midnight() {
     let both = sides(FRAMES);
     let expected = score(&[], &both.0, &both.1).unwrap().scores();
-    // The distorted video has been through something that gave it other times.
+    // The distorted video has other timestamps.
     let moved = both.1.retimed(|t| Some(ms(12_345) + FRAME * t as u64));
     let timecode = [("pairing", "timecode")];
     let report = score(&timecode, &with_time_codes(&both.0, 0), &with_time_codes(&moved, 0)).unwrap();
     assert_eq!(report.scores(), expected);
-    // Its first frames are missing, and the last ones have no reference.
+    // The first distorted frames and the last reference frames are missing.
     let reference = with_time_codes(&both.0, 0).keep(|t| t < 8);
     let distorted = with_time_codes(&moved, 0).keep(|t| t >= 2);
     let report = score(&timecode, &reference, &distorted).unwrap();
@@ -480,7 +480,7 @@ fn frames_without_what_pairs_them_are_left_out() {
     let report = score(&timecode, &strip(&both.0, 4), &with_time_codes(&both.1, 0)).unwrap();
     assert_eq!(report.scores(), scores_without(&both, 4));
     assert_eq!((report.buffers.len(), report.pooled[0].unpaired), (FRAMES, 1));
-    // Where nothing has any, nothing is scored, and nothing hangs.
+    // Without time codes nothing is scored, and nothing hangs.
     let report = score(&timecode, &both.0, &both.1).unwrap();
     assert_eq!((report.pooled[0].frames, report.pooled[0].unpaired), (0, 10));
 }
@@ -519,7 +519,7 @@ fn a_missing_frame_may_be_what_a_viewer_saw() {
     assert_eq!((repeated.len(), repeated[0].index), (1, 4));
     assert_eq!(repeated[0].dist_running_time, Some(FRAME * 3));
     assert_eq!((report.pooled[0].repeated, report.pooled[0].unpaired), (1, 0));
-    // Before the first there is nothing to show.
+    // There is no frame to repeat before the first.
     let report = score(&[("missing-frame", "repeat")], &both.0, &both.1.keep(|t| t >= 2)).unwrap();
     assert_eq!((report.pooled[0].frames, report.pooled[0].unpaired), (8, 2));
 }
@@ -534,7 +534,7 @@ fn a_missing_frame_may_be_an_error() {
     assert!(score(&[("missing-frame", "error")], &both.0, &both.1).is_ok());
 }
 
-/// Upstream's element reads half of each row.
+/// Rows of ten-bit samples have twice the bytes, and are read to their end.
 #[test]
 fn ten_bits_score_as_eight_do() {
     let both = sides(FRAMES);

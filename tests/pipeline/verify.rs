@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! A GPU that begins to compute something else is found out while it scores, as the CPU computes some groups again. The
+//! Audit: the CPU computes some groups again while a GPU scores, and finds a GPU that starts to compute wrong results. The
 //! ignored tests need the software device: the others start them.
 
 use gst::prelude::*;
@@ -19,7 +19,7 @@ fn on_either_kind_of_gpu() {
     }
 }
 
-/// There is nothing to prove where the CPU scores.
+/// The scores of the CPU are not audited.
 #[test]
 fn the_cpu_is_not_verified() {
     let both = sides(3);
@@ -32,7 +32,7 @@ fn wrong(report: &Report) -> Vec<&EventMessage> {
     report.events.iter().filter(is_wrong).collect()
 }
 
-/// Frames of which the scores are not those of the CPU.
+/// Returns the numbers of the frames whose scores differ from the CPU's.
 fn differing(report: &Report, expected: &Report) -> Vec<u64> {
     let pairs = report.scores().into_iter().zip(expected.scores());
     pairs.enumerate().filter(|(_, (a, b))| a != b).map(|(index, _)| index as u64).collect()
@@ -43,7 +43,7 @@ mod on_gpu {
 
     const FRAMES: usize = 24;
 
-    /// Plays some frames, breaks the GPU, and plays the others.
+    /// Plays some frames, sets a fault on the GPU, and plays the others.
     fn broken(fault: &str, properties: &[(&str, &str)], after: usize) -> (Rig, Report, Report) {
         let both = sides(FRAMES);
         let expected = score(&[("backend", "cpu")], &both.0, &both.1).unwrap();
@@ -79,7 +79,7 @@ mod on_gpu {
                     ("extra-models", models),
                 ];
                 let (reference, distorted) = (Input::planar(&clip, false), Input::planar(&clip, true));
-                // Some clips are too small for some of it.
+                // Some clips are too small for some of the features.
                 let Ok(report) = score(&properties, &reference, &distorted) else { continue };
                 let pooled = &report.pooled[0];
                 verified += pooled.verified;
@@ -90,7 +90,7 @@ mod on_gpu {
         assert!(verified > 30, "{verified}");
     }
 
-    /// Each kind of silent fault, struck once while frames are scored.
+    /// Each kind of silent fault, once, while frames are scored.
     #[test]
     #[ignore = "needs the software device, started by another"]
     fn every_kind_of_fault_is_noticed() {
@@ -142,10 +142,10 @@ mod on_gpu {
             // The scores after the event are right, those of the first pairs with the pair before as well.
             let log = rig.log();
             let first = log.report.events.iter().position(|event| event.event == Event::WrongScore).unwrap();
-            let told = log.frames_before_events[first];
+            let reported = log.frames_before_events[first];
             let late: Vec<_> = differing(&report, &expected);
-            assert!(late.iter().all(|index| *index < told as u64), "{fault}: {late:?} {told}");
-            assert!(told < FRAMES, "{fault}");
+            assert!(late.iter().all(|index| *index < reported as u64), "{fault}: {late:?} {reported}");
+            assert!(reported < FRAMES, "{fault}");
             assert_eq!(report.scores().len(), FRAMES, "{fault}");
             let discont = report.frames.iter().filter(|frame| frame.discont).count();
             assert_eq!(discont, 0, "{fault}: it is one run");
@@ -177,7 +177,7 @@ mod on_gpu {
         assert!(failure.events.iter().any(|event| event.event == Event::WrongScore));
     }
 
-    /// Groups are chosen at random: with a tenth of them, of 200 that are wrong one at least is found by all odds.
+    /// Groups are chosen at random. With a tenth of 200 wrong groups, at least one is found with near certainty.
     #[test]
     #[ignore = "needs the software device, started by another"]
     fn a_share_of_the_groups_is_enough_in_the_long_run() {
@@ -210,15 +210,15 @@ mod on_gpu {
         rig.push_pairs(&both.0.0[16..], &both.1.0[16..]);
         rig.end();
         let pooled = rig.finish().unwrap().pooled[0].clone();
-        // For the first group after the change, the picture before was not kept.
+        // The previous picture of the first group after the change was not kept.
         let not = rig.stats().get::<u64>("not-verified").unwrap();
         assert_eq!((pooled.verified, pooled.wrong, not), (7, 0, 1));
     }
 
-    /// As many channels as there are have a thread that copies and those that compute between them.
+    /// All elements share one thread that copies and one pool of threads that compute.
     #[test]
     #[ignore = "needs the software device, started by another"]
-    fn elements_share_who_computes_again() {
+    fn elements_share_the_audit_pool() {
         let both = sides(4);
         let properties = [("backend", "hip"), ("verify", "1"), ("threads", "1")];
         let rigs = [(); 3].map(|()| Rig::offline(&properties).play());
@@ -226,7 +226,7 @@ mod on_gpu {
             rig.push_pairs(&both.0.0, &both.1.0);
             rig.wait_scores(3);
         }
-        // Those of a test before may not be gone yet.
+        // Threads of an earlier test may still be ending.
         let threads = || ["hipvmaf-copy", "hipvmaf-verify"].map(threads_named);
         until(|| threads() == [1, 1]);
         for rig in rigs {
@@ -236,7 +236,7 @@ mod on_gpu {
         until(|| threads() == [0, 0]);
     }
 
-    /// How many threads of this process have a name.
+    /// Returns the number of threads of this process with this name.
     fn threads_named(name: &str) -> usize {
         let threads = std::fs::read_dir("/proc/self/task").expect("Linux");
         let names =

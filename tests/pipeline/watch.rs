@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! What is watched besides single scores: windows, alarms, failures of the picture, statistics, the metrics file.
+//! Monitoring beyond single scores: windows, alarms, failures of the picture, statistics, the metrics file.
 
 use std::collections::HashMap;
 use std::fs;
@@ -17,12 +17,12 @@ fn ms(time: u64) -> ClockTime {
     ClockTime::from_mseconds(time)
 }
 
-/// In nanoseconds, as properties take it.
+/// Returns a time in nanoseconds, as properties have it.
 fn ns(time: ClockTime) -> String {
     time.nseconds().to_string()
 }
 
-/// So many frames, of which some are badly coded.
+/// Returns frames of which some are badly coded.
 fn partly_bad(frames: usize, bad: impl Fn(usize) -> bool) -> (Input, Input) {
     let distorted = |t: usize, x, y| if bad(t) { coarse(moving(t, x, y)) } else { moving(t, x, y) };
     (Input::drawn(frames, moving), Input::drawn(frames, distorted))
@@ -32,7 +32,7 @@ fn brief(event: &EventMessage) -> (Event, EventState, Option<ClockTime>, Option<
     (event.event, event.state, event.since, event.running_time)
 }
 
-/// The scores of frames within the window.
+/// Returns the scores of the frames within the window.
 fn scores_within(report: &Report, window: &PooledMessage) -> Vec<f64> {
     let end = window.running_time.unwrap();
     let start = end.saturating_sub(window.duration.unwrap());
@@ -118,7 +118,7 @@ fn there_are_no_windows_unless_asked_for() {
     assert!(score(&[("window-interval", "40000000")], &both.0, &both.1).unwrap().windows.is_empty());
 }
 
-/// An alarm that one good frame keeps from being raised.
+/// One good frame is enough to keep this alarm from being raised.
 const ALARM: [(&str, &str); 5] = [
     ("alarm-low", "65"),
     ("alarm-clear", "80"),
@@ -181,7 +181,7 @@ fn low_scores_raise_an_alarm_and_good_ones_clear_it() {
 
 #[test]
 fn alarms_do_not_flap() {
-    // Bad for less than the hold, or good for less than it.
+    // The bad frames last for less than `alarm-hold`, or the good ones for less than `clear-hold`.
     let both = partly_bad(60, |t| t % 10 < 5);
     let report = score(&ALARM, &both.0, &both.1).unwrap();
     assert_eq!(report.events, []);
@@ -205,14 +205,14 @@ fn alarms_can_be_set_while_playing() {
     let report = rig.finish().unwrap();
     let [event] = &report.events[..] else { panic!("{:?}", report.events) };
     assert_eq!((event.event, event.state), (Event::Alarm, EventState::Raised));
-    // With the score of frame 19, which comes with frame 20.
+    // The alarm is raised with the score of frame 19, which is known with frame 20.
     assert_eq!(event.since, Some(FRAME * 19));
 }
 
 const PICTURE: [(&str, &str); 2] = [("freeze-time", "400000000"), ("black-time", "400000000")];
 
 #[test]
-fn a_frozen_picture_is_told_from_bad_coding() {
+fn a_frozen_picture_is_distinguished_from_bad_coding() {
     let reference = Input::drawn(60, moving);
     let frozen = |t: usize| if (10..30).contains(&t) { 10 } else { t };
     let report = score(&PICTURE, &reference, &Input::drawn(60, |t, x, y| moving(frozen(t), x, y))).unwrap();
@@ -227,13 +227,13 @@ fn a_frozen_picture_is_told_from_bad_coding() {
     assert_eq!(report.events[0].threshold, Some(0.1));
     let damaged = Input::drawn(60, |t, x, y| coarse(moving(t, x, y)));
     assert_eq!(score(&PICTURE, &reference, &damaged).unwrap().events, []);
-    // What stands still on both sides is a still.
+    // A picture that is still in the reference as well is not frozen.
     let still = Input::drawn(60, |t, x, y| moving(frozen(t), x, y));
     assert_eq!(score(&PICTURE, &still, &still).unwrap().events, []);
 }
 
 #[test]
-fn a_black_picture_is_told_from_a_dark_scene() {
+fn a_black_picture_is_distinguished_from_a_dark_scene() {
     let reference = Input::drawn(60, moving);
     let dark = |t: usize, x, y| if (10..30).contains(&t) { 16 } else { moving(t, x, y) };
     let dark = Input::drawn(60, dark);
@@ -273,7 +273,7 @@ fn statistics_can_be_reset() {
     rig.push_pairs(&both.0.0[20..], &both.1.0[20..]);
     rig.end();
     let report = rig.finish().unwrap();
-    // The run goes on.
+    // Resetting the statistics does not end the run.
     assert_eq!(report.scores(), score(&[], &both.0, &both.1).unwrap().scores());
     let pooled: Vec<_> = report.pooled.iter().map(|p| (p.reason.as_str(), p.section, p.frames)).collect();
     assert_eq!(pooled, [("reset", 0, 19), ("eos", 1, 21)]);
@@ -290,7 +290,7 @@ fn reset_without_a_stream_does_nothing() {
 }
 
 #[test]
-fn statistics_tell_everything_there_is() {
+fn statistics_have_every_field() {
     let both = sides(30);
     let properties = [("window", "400000000"), ("window-interval", "200000000")];
     let report = score(&properties, &both.0, &both.1.keep(|t| t != 4)).unwrap();
@@ -325,7 +325,7 @@ fn statistics_tell_everything_there_is() {
     assert!(stats.get::<u64>("compute-time-mean").unwrap() > 0);
 }
 
-/// Samples of a text for Prometheus, by name and labels; panics where it is none.
+/// Returns the samples of a Prometheus text by name and labels; panics if it is none.
 fn samples(path: &Path) -> HashMap<String, f64> {
     let text = fs::read_to_string(path).unwrap();
     let mut samples = HashMap::new();
@@ -369,7 +369,7 @@ fn the_metrics_file_is_replaced_once_per_interval() {
     for t in 0..40 {
         rig.push_pairs(&both.0.0[t..=t], &both.1.0[t..=t]);
         rig.wait_scores(t);
-        // Written by a thread of its own, with the first score of each interval.
+        // A thread of its own writes the file, with the first score of each interval.
         if t > 0 && (t - 1) % 5 == 0 {
             until(|| scored(&samples(&path)) == Some(t as f64));
         }
@@ -442,7 +442,7 @@ fn settings_that_contradict_each_other_are_refused() {
     assert_says(&refusal(&[("metrics-filename", missing)]), &["metrics-filename", missing]);
 }
 
-/// What GObject refuses by itself, it refuses for all ways of setting.
+/// Values out of a property's range are refused, however they are set.
 #[test]
 fn values_out_of_range_are_refused() {
     let rig = Rig::offline(&[]);

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! The synthetic clips of `tests/data/golden.json`, whose scores libvmaf's scalar C path has given.
+//! The synthetic clips of `tests/data/golden.json`, whose scores were computed with libvmaf's scalar C path.
 //!
-//! The same formulas as in `tests/tools/clips.py`, which explains them.
+//! The formulas are those of `tests/tools/clips.py`, which explains them.
 
 use serde_json::Value;
 
-/// A pair of videos and everything known about it.
+/// A pair of videos and their golden values.
 pub struct Clip {
-    /// Like `97x71_422_10bit`.
+    /// A name such as `97x71_422_10bit`.
     pub name: String,
     pub width: usize,
     pub height: usize,
     /// Bits per sample.
     pub depth: u32,
-    /// Whether the chroma planes have half the columns, half the rows.
+    /// If the chroma planes have half the columns, and half the rows.
     pub halved: (bool, bool),
     pub frames: usize,
     /// The upper half is a slow ramp, dithered in the reference and in bands in the distorted video.
@@ -23,13 +23,13 @@ pub struct Clip {
     pub golden: Value,
 }
 
-/// One plane without padding; samples in the low bits.
+/// A plane without padding, with the samples in the low bits.
 pub struct Samples {
     pub width: usize,
     pub data: Vec<u16>,
 }
 
-/// All clips.
+/// Returns all clips.
 pub fn clips() -> Vec<Clip> {
     let golden: Value = serde_json::from_str(include_str!("../../data/golden.json")).unwrap();
     let entries = golden.as_object().unwrap();
@@ -37,7 +37,7 @@ pub fn clips() -> Vec<Clip> {
 }
 
 impl Clip {
-    /// A banded clip of which nothing is known.
+    /// Returns a banded clip without golden values.
     pub fn banded(width: usize, height: usize, depth: u32, chroma: &str, frames: usize) -> Self {
         Self {
             name: format!("{width}x{height}_{chroma}_{depth}bit"),
@@ -66,8 +66,8 @@ impl Clip {
         }
     }
 
-    /// Y, Cb and Cr of a frame. A halved axis of `n` samples has `ceil(n / 2)`, as in files and GStreamer
-    /// buffers; libvmaf looks at `floor(n / 2)` of them.
+    /// Returns the planes Y, Cb and Cr of a frame. A halved axis of `n` samples has `ceil(n / 2)`, as in files and GStreamer
+    /// buffers; libvmaf reads `floor(n / 2)` of them.
     pub fn planes(&self, t: usize, distorted: bool) -> [Samples; 3] {
         std::array::from_fn(|plane| {
             let (half_w, half_h) = if plane == 0 { (false, false) } else { self.halved };
@@ -86,7 +86,7 @@ impl Clip {
         })
     }
 
-    /// A frame as it lies in a raw video file: the planes one after the other, 16-bit samples in little endian.
+    /// Returns a frame in the layout of a raw video file: the planes one after the other, 16-bit samples in little endian.
     pub fn bytes(&self, t: usize, distorted: bool) -> Vec<u8> {
         let size = if self.depth > 8 { 2 } else { 1 };
         let planes = self.planes(t, distorted);
@@ -123,7 +123,7 @@ fn reference(plane: u32, t: u32, width: usize, height: usize) -> Vec<u16> {
     (0..height as u32).flat_map(|y| (0..width as u32).map(move |x| sample(x, y))).collect()
 }
 
-/// Rises by a 256th of the range every 24 columns.
+/// Returns a ramp that rises by a 256th of the range every 24 columns.
 fn ramp(plane: u32, t: u32, width: usize, height: usize, dithered: bool) -> Vec<u16> {
     let sample = |x: u32, y: u32| {
         let dither = if dithered { noise(x, y, 10 + 3 * t + plane) & 0x1FF } else { 0 };
@@ -143,8 +143,8 @@ fn distort(row: &[u16], t: usize) -> impl Iterator<Item = u16> {
     })
 }
 
-/// Scores mean nothing if the formulas give other frames. This is not looked at in [`clips`], which every test calls, and every
-/// process that a test starts.
+/// Scores mean nothing if the formulas give other frames. [`clips`] does not check this, because every test calls it, in every
+/// process.
 #[test]
 fn the_frames_are_those_that_the_scores_belong_to() {
     for clip in clips() {
@@ -156,7 +156,7 @@ fn the_frames_are_those_that_the_scores_belong_to() {
     }
 }
 
-/// CRC-32 as in zlib, continued from `crc`.
+/// Returns the CRC-32 of zlib, continued from `crc`.
 fn crc32(crc: u32, bytes: &[u8]) -> u32 {
     !bytes.iter().fold(!crc, |crc, &byte| {
         (0..8).fold(crc ^ u32::from(byte), |c, _| if c & 1 == 1 { c >> 1 ^ 0xEDB8_8320 } else { c >> 1 })

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! The software device from the side of whoever fills its memory, and an allocator that looks like GStreamer's own
-//! for HIP memory.
+//! The software device, as code sees it that fills its memory, and an allocator that looks like GStreamer's own for HIP
+//! memory.
 
 use std::ffi::{CStr, CString, c_int, c_uint, c_void};
 use std::sync::LazyLock;
@@ -15,7 +15,7 @@ use super::Input;
 
 type Status = c_int;
 
-/// What the tests need of the library that the plugin has opened.
+/// Functions of the library that the plugin has loaded.
 pub struct Device {
     malloc: unsafe extern "C" fn(*mut *mut c_void, usize) -> Status,
     free: unsafe extern "C" fn(*mut c_void) -> Status,
@@ -55,30 +55,29 @@ pub static DEVICE: LazyLock<Device> = LazyLock::new(|| {
     }
 });
 
-/// As long as this lives, what is put into any stream is not begun.
+/// Holds the devices up: no command that is added to a stream begins while this exists.
 pub struct Hold {
     _go: Sender<()>,
 }
 
-/// What a device that is held up tells, and what it waits for.
+/// The channels of a device that is held up: one reports that it has stopped, the other lets it go on.
 type Held = (Sender<()>, Receiver<()>);
 
-/// Tells that the device has come here, and lets it go on once nobody holds it up any more.
+/// Reports that the device has stopped here, and blocks until it is released.
 ///
 /// # Safety
 ///
-/// `held` must be a box of [`Held`], given here once.
+/// `held` must be a box of [`Held`], passed here once.
 unsafe extern "C" fn wait_here(held: *mut c_void) {
     // SAFETY: the caller has promised it.
     let (here, go) = *unsafe { Box::from_raw(held.cast::<Held>()) };
-    // Whoever waited may have given up. Nothing is ever sent by the other channel, which ends.
+    // The other side may be gone. Nothing is ever sent on `go`; it ends when its sender is dropped.
     here.send(()).unwrap_or_default();
     go.recv().unwrap_or_default();
 }
 
 impl Device {
-    /// Holds all devices up: one thread does the work of all of their streams, and this is some that takes long. It has come
-    /// to that when this returns.
+    /// Holds all devices up. One thread does the work of all their streams, and it is blocked when this returns.
     pub fn hold(&self) -> Hold {
         let ((here, come), (_go, go)) = (mpsc::channel(), mpsc::channel());
         let held: Box<Held> = Box::new((here, go));
@@ -96,12 +95,12 @@ impl Device {
         number
     }
 
-    /// What happened so far.
+    /// Returns how often `what` has happened so far.
     pub fn count(&self, what: &str) -> i64 {
         self.ask(self.count, what)
     }
 
-    /// What exists.
+    /// Returns how many of `what` exist now.
     pub fn live(&self, what: &str) -> i64 {
         self.ask(self.live, what)
     }
@@ -113,13 +112,13 @@ impl Device {
         unsafe { (self.fail)(faults.as_ptr()) }
     }
 
-    /// Ends the loss of the devices, which are lost together.
+    /// Ends the loss of the devices, which are all lost together.
     pub fn revive(&self) {
         // SAFETY: takes nothing.
         unsafe { (self.revive)() }
     }
 
-    /// Page-locks memory, as an application does; its address.
+    /// Page-locks memory, as an application does, and returns its address.
     pub fn register(&self, bytes: &[u8]) -> usize {
         let address = bytes.as_ptr().cast_mut().cast();
         // SAFETY: memory of that size.
@@ -127,13 +126,13 @@ impl Device {
         address as usize
     }
 
-    /// Unlocks it.
+    /// Unlocks the memory.
     pub fn unregister(&self, address: usize) {
         // SAFETY: takes an address, and knows which of them are locked.
         assert_eq!(unsafe { (self.unregister)(address as *mut c_void) }, 0);
     }
 
-    /// A stream that is never destroyed.
+    /// Creates a stream that is never destroyed.
     pub fn new_stream(&self) -> usize {
         let mut stream = 0;
         // SAFETY: the address is valid for a write.
@@ -141,13 +140,13 @@ impl Device {
         stream
     }
 
-    /// Sets a device for this thread, as an application does.
+    /// Sets the current device of this thread, as an application does.
     pub fn set_current(&self, device: c_int) {
         // SAFETY: takes a number.
         assert_eq!(unsafe { (self.set_device)(device) }, 0);
     }
 
-    /// The device that is set for this thread.
+    /// Returns the current device of this thread.
     pub fn current(&self) -> c_int {
         let mut device = -1;
         // SAFETY: the address is valid for a write.
@@ -155,7 +154,7 @@ impl Device {
         device
     }
 
-    /// Nothing is left of whatever used the device.
+    /// Asserts that nothing on the device is still allocated.
     #[track_caller]
     pub fn assert_empty(&self) {
         for what in ["allocs", "pinned", "external", "streams", "events", "modules", "graphs"] {
@@ -164,7 +163,7 @@ impl Device {
     }
 }
 
-/// The number of the software device that an element uses, by its place on the bus; `None` if it uses none.
+/// Returns the number of the software device that an element uses, from its address on the bus; `None` without one.
 pub fn number(element: &gst::Element) -> Option<u32> {
     let name = element.property::<Option<String>>("device-name")?;
     let (_, place) = name.rsplit_once("0000:").expect("a place on the bus");
@@ -192,7 +191,7 @@ mod imp {
 
         fn instance_init(obj: &glib::subclass::InitializingObject<Self>) {
             let allocator = obj.as_ptr().cast::<ffi::GstAllocator>();
-            // SAFETY: an allocator that nobody else has seen.
+            // SAFETY: a new allocator without other references.
             unsafe {
                 (*allocator).mem_map = Some(map);
                 (*allocator).mem_unmap = Some(unmap);
@@ -200,7 +199,7 @@ mod imp {
         }
     }
 
-    /// Only for the device: whoever reads this memory on the CPU fails.
+    /// Maps the memory for the device; a map for the CPU fails.
     ///
     /// # Safety
     ///
@@ -231,19 +230,19 @@ mod imp {
 }
 
 glib::wrapper! {
-    /// Memory of the software device, under any name.
+    /// An allocator of the software device, with any memory type.
     pub struct FakeAllocator(ObjectSubclass<imp::FakeAllocator>) @extends gst::Allocator, gst::Object;
 }
 
 impl FakeAllocator {
     pub fn new(name: &'static CStr) -> Self {
         let allocator: Self = glib::Object::new();
-        // SAFETY: nobody else has it, and the name lives for ever.
+        // SAFETY: a new allocator without other references; the name is static.
         unsafe { (*allocator.upcast_ref::<gst::Allocator>().as_ptr()).mem_type = name.as_ptr() };
         allocator
     }
 
-    /// Memory with these bytes, on this device.
+    /// Returns memory with these bytes on this device.
     pub fn memory(&self, device: c_int, bytes: &[u8]) -> gst::Memory {
         let mut address = std::ptr::null_mut();
         // SAFETY: new memory of that size.
@@ -255,7 +254,7 @@ impl FakeAllocator {
         self.at(address, bytes.len())
     }
 
-    /// Memory that is said to be at this address.
+    /// Returns memory with this address, whatever is there.
     pub fn at(&self, address: *mut c_void, size: usize) -> gst::Memory {
         // SAFETY: a plain C structure, initialised right below.
         let memory = Box::new(Memory { memory: unsafe { std::mem::zeroed() }, address });
@@ -276,7 +275,7 @@ impl FakeAllocator {
         }
     }
 
-    /// Frames moved into memory of a device, in caps with this feature.
+    /// Returns the frames in memory of a device, in caps with this feature.
     pub fn input(&self, device: c_int, feature: &str, input: &Input) -> Input {
         input.moved(feature, |bytes| self.memory(device, bytes))
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! Memory that tells when somebody reads it and lets nobody go on before the test says so: it stops the element in
-//! the middle of its work on a frame, wherever that is done.
+//! Memory that blocks its reader until the test opens a gate. It stops the element in the middle of its work on a frame, on
+//! whichever thread that is.
 
 use std::ffi::c_void;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -13,13 +13,13 @@ use gst::subclass::prelude::*;
 
 use super::Input;
 
-/// Longer than any test waits for anything, so that one that has failed still ends.
+/// The limit of a wait, above that of any test, so that a failed test ends.
 const LIMIT: Duration = Duration::from_secs(120);
 
 #[derive(Default)]
 struct State {
     open: bool,
-    /// How often memory was mapped, and unmapped again.
+    /// How often memory was mapped and unmapped.
     mapped: usize,
     unmapped: usize,
 }
@@ -40,14 +40,14 @@ impl Shared {
         self.changed.notify_all();
     }
 
-    /// Waits for this; whether it came true.
+    /// Waits for a condition. Returns false after the time limit.
     fn wait(&self, limit: Duration, until: impl Fn(&State) -> bool) -> bool {
         let waited = self.changed.wait_timeout_while(self.state(), limit, |state| !until(state));
         !waited.unwrap_or_else(PoisonError::into_inner).1.timed_out()
     }
 }
 
-/// Opens when it is dropped. Whoever reads its frames before waits.
+/// A gate that opens when it is dropped. Maps of its frames block before that.
 pub struct Gate(Arc<Shared>);
 
 impl Gate {
@@ -55,7 +55,7 @@ impl Gate {
         Self(Arc::default())
     }
 
-    /// One that only counts.
+    /// Returns an open gate, which only counts.
     pub fn open_from_the_start() -> Self {
         let gate = Self::closed();
         gate.open();
@@ -66,20 +66,20 @@ impl Gate {
         self.0.change(|state| state.open = true);
     }
 
-    /// Waits until somebody reads a frame.
+    /// Waits until a frame is being read.
     #[track_caller]
     pub fn wait_until_read(&self) {
         let read = self.0.wait(Duration::from_secs(60), |state| state.mapped > 0);
-        assert!(read, "nobody has looked at the frame in a minute");
+        assert!(read, "the frame was not read within a minute");
     }
 
-    /// Whether somebody reads a frame right now.
+    /// Returns true while a frame is being read.
     pub fn is_being_read(&self) -> bool {
         let state = self.0.state();
         state.mapped > state.unmapped
     }
 
-    /// Frames moved behind the gate.
+    /// Returns the frames in memory behind the gate.
     pub fn input(&self, input: &Input) -> Input {
         let allocator: GateAllocator = glib::Object::new();
         let shared = &self.0;
@@ -116,7 +116,7 @@ mod imp {
 
         fn instance_init(obj: &glib::subclass::InitializingObject<Self>) {
             let allocator = obj.as_ptr().cast::<ffi::GstAllocator>();
-            // SAFETY: an allocator that nobody else has seen.
+            // SAFETY: a new allocator without other references.
             unsafe {
                 (*allocator).mem_map = Some(map);
                 (*allocator).mem_unmap = Some(unmap);
@@ -155,7 +155,7 @@ mod imp {
 }
 
 glib::wrapper! {
-    /// What [`Gate::input`] makes memory with.
+    /// The allocator of [`Gate::input`].
     pub struct GateAllocator(ObjectSubclass<imp::GateAllocator>) @extends gst::Allocator, gst::Object;
 }
 

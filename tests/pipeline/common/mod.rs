@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! Runs clips through the element and collects everything that comes out.
+//! Plays clips through the element and collects its output.
 
 pub mod clip;
 pub mod device;
@@ -17,7 +17,7 @@ use gsthipvmaf::event::{self, EventMessage};
 use gsthipvmaf::message::{FrameMessage, PooledMessage, VmafMessage};
 use gsthipvmaf::meta::{ScoreMeta, ScoreState};
 
-/// Frames per second of all clips.
+/// The frame rate of all clips.
 pub const FPS: u64 = 25;
 pub const FRAME: gst::ClockTime = gst::ClockTime::from_mseconds(1000 / FPS);
 
@@ -29,23 +29,23 @@ pub fn init() {
     });
 }
 
-/// Frames for a sink pad; caps may change between them.
+/// Frames for a sink pad. Their caps may change.
 #[derive(Clone, Default)]
 pub struct Input(pub Vec<gst::Sample>);
 
 impl Input {
-    /// One side of a clip in its own planar format.
+    /// Returns one side of a clip in its own planar format.
     pub fn planar(clip: &Clip, distorted: bool) -> Self {
         Self::new(clip, distorted, planar_format(clip))
     }
 
-    /// One side of a clip, packed into any format of its depth.
+    /// Returns one side of a clip, packed into any format of its depth.
     pub fn new(clip: &Clip, distorted: bool, format: VideoFormat) -> Self {
         let pictures = (0..clip.frames).map(|t| clip.planes(t, distorted));
         Self::pictures(format, (clip.width, clip.height), pictures)
     }
 
-    /// Y, Cb and Cr of each frame in any format of their depth.
+    /// Returns frames of these Y, Cb and Cr samples in any format of their depth.
     pub fn pictures(
         format: VideoFormat,
         (width, height): (usize, usize),
@@ -67,12 +67,12 @@ impl Input {
         Self(pictures.enumerate().map(sample).collect())
     }
 
-    /// Grey video of 64x48 pixels with these samples, for as long as needed.
+    /// Returns grey video of 64x48 pixels with these samples.
     pub fn drawn(frames: usize, sample: impl Fn(usize, usize, usize) -> u8) -> Self {
         Self::drawn_at((64, 48), frames, sample)
     }
 
-    /// The same with so many columns and rows.
+    /// Returns the same with this size.
     pub fn drawn_at(
         (width, height): (usize, usize),
         frames: usize,
@@ -98,12 +98,12 @@ impl Input {
         Self((0..frames).map(draw).collect())
     }
 
-    /// Only some of the frames, which keep their timestamps.
+    /// Keeps some of the frames, with their timestamps.
     pub fn keep(&self, keep: impl Fn(usize) -> bool) -> Self {
         Self(self.0.iter().enumerate().filter(|(i, _)| keep(*i)).map(|(_, s)| s.clone()).collect())
     }
 
-    /// The frames in other memory, in caps with a feature for it.
+    /// Returns the frames in other memory, with a caps feature for it.
     pub fn moved(&self, feature: &str, mut memory: impl FnMut(&[u8]) -> gst::Memory) -> Self {
         let move_one = |sample: &gst::Sample| {
             let old = sample.buffer().unwrap();
@@ -111,7 +111,7 @@ impl Input {
             let new = buffer.get_mut().unwrap();
             old.copy_into(new, gst::BufferCopyFlags::TIMESTAMPS, ..).unwrap();
             new.append_memory(memory(&old.map_readable().unwrap()));
-            // Metas about memory are left out of copies without it.
+            // Without the memory, its metas are not copied.
             if let Some(meta) = old.meta::<VideoMeta>() {
                 let (flags, format) = (meta.video_frame_flags(), meta.format());
                 let (width, height) = (meta.width(), meta.height());
@@ -124,7 +124,7 @@ impl Input {
         Self(self.0.iter().map(move_one).collect())
     }
 
-    /// The frames in caps that name the format as the kernel's graphics drivers do.
+    /// Returns the frames with DRM format caps.
     pub fn with_drm_caps(&self, format: &str) -> Self {
         self.with_caps(|caps| {
             caps.set("format", "DMA_DRM");
@@ -132,7 +132,7 @@ impl Input {
         })
     }
 
-    /// The frames in other caps.
+    /// Returns the frames with other caps.
     pub fn with_caps(&self, change: impl Fn(&mut gst::CapsRef)) -> Self {
         let replace = |sample: &gst::Sample| {
             let mut caps = sample.caps_owned().unwrap();
@@ -142,7 +142,7 @@ impl Input {
         Self(self.0.iter().map(replace).collect())
     }
 
-    /// The frames with something done to their buffers.
+    /// Returns the frames with changed buffers.
     pub fn changed(&self, change: impl Fn(usize, &mut gst::BufferRef)) -> Self {
         let replace = |(i, sample): (usize, &gst::Sample)| {
             let mut buffer = sample.buffer_owned().unwrap();
@@ -152,18 +152,18 @@ impl Input {
         Self(self.0.iter().enumerate().map(replace).collect())
     }
 
-    /// The frames with other timestamps.
-    /// At a rate that nothing announces: neither the caps nor the buffers say how long frames last.
+    /// Returns the frames without a rate: neither the caps nor the buffers have their duration.
     pub fn unannounced(&self) -> Self {
         let bare = self.changed(|_, buffer| buffer.set_duration(None));
         bare.with_caps(|caps| caps.set("framerate", gst::Fraction::new(0, 1)))
     }
 
+    /// Returns the frames with other timestamps.
     pub fn retimed(&self, pts: impl Fn(usize) -> Option<gst::ClockTime>) -> Self {
         self.changed(|i, buffer| buffer.set_pts(pts(i)))
     }
 
-    /// Another input after this one, its timestamps moved to follow.
+    /// Appends another input, with its timestamps moved.
     pub fn then(&self, next: &Self) -> Self {
         let offset = self.0.len() as u64;
         let moved = next.retimed(|i| Some(FRAME * (offset + i as u64)));
@@ -171,7 +171,7 @@ impl Input {
     }
 }
 
-/// The planar format with the samples of a clip as they are.
+/// Returns the planar format of a clip's samples.
 pub fn planar_format(clip: &Clip) -> VideoFormat {
     match (clip.depth, clip.halved) {
         (8, (true, true)) => VideoFormat::I420,
@@ -210,7 +210,7 @@ fn pack(planes: &[Samples; 3], info: &VideoInfo) -> gst::Buffer {
     buffer
 }
 
-/// Everything that came out of the element.
+/// The output of the element.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
     pub frames: Vec<FrameMessage>,
@@ -221,7 +221,7 @@ pub struct Report {
     pub stats: Option<gst::Structure>,
 }
 
-/// The entries of the meta of a buffer as they are, those too that the parser does not know.
+/// Returns the entries of a buffer's metadata as structures, including those that the parser does not know.
 #[track_caller]
 pub fn entries(buffer: &gst::BufferRef) -> Vec<gst::Structure> {
     let meta =
@@ -242,27 +242,27 @@ impl Report {
         self.frames.iter().map(|frame| frame.score).collect()
     }
 
-    /// Those of one distorted pad.
+    /// Returns the scores of a distorted pad.
     pub fn scores_of(&self, pad: &str) -> Vec<f64> {
         self.frames.iter().filter(|frame| frame.pad == pad).map(|frame| frame.score).collect()
     }
 
-    /// What became of the frames that left, on the first pad of each.
+    /// Returns the state of each frame that left, on its first pad.
     pub fn states(&self) -> Vec<ScoreState> {
         self.metas().iter().map(|meta| meta.scores[0].state).collect()
     }
 }
 
-/// What the element says when something is wrong.
+/// An error of the element.
 #[derive(Debug)]
 pub struct Failure {
     pub error: glib::Error,
     pub text: String,
-    /// Said before.
+    /// The events before the error.
     pub events: Vec<EventMessage>,
 }
 
-/// Two sources, the element and a sink.
+/// A pipeline of two sources, the element and a sink.
 pub struct Bench {
     pub pipeline: gst::Pipeline,
     pub element: gst::Element,
@@ -271,12 +271,12 @@ pub struct Bench {
 }
 
 impl Bench {
-    /// With frame messages and these properties, given as text.
+    /// Makes a pipeline with frame messages and these properties, given as text.
     pub fn new(properties: &[(&str, &str)]) -> Self {
         init();
         let element =
             gst::ElementFactory::make("hipvmaf").name("h").property("frame-message", true).build().unwrap();
-        // Not what the machine happens to have.
+        // The default depends on the machine.
         let backend = std::env::var("HIPVMAF_TEST_BACKEND").unwrap_or("cpu".into());
         element.set_property_from_str("backend", &backend);
         for (name, value) in properties {
@@ -309,7 +309,7 @@ impl Bench {
         Self { pipeline, element, sources, buffers }
     }
 
-    /// Plays both inputs and waits for more, once all of them are compared.
+    /// Plays both inputs without an end, and waits until all their pairs are scored.
     pub fn begin(&self, reference: &Input, distorted: &Input) {
         self.pipeline.set_state(gst::State::Playing).unwrap();
         for (source, input) in self.sources.iter().zip([reference, distorted]) {
@@ -330,7 +330,7 @@ impl Bench {
         if started.is_ok() {
             for (source, input) in self.sources.iter().zip([reference, distorted]) {
                 for sample in &input.0 {
-                    // Refused once the element has failed, which the bus tells.
+                    // Pushing is refused once the element has failed; the bus has the error.
                     let _ = source.push_sample(sample);
                 }
                 let _ = source.end_of_stream();
@@ -381,12 +381,12 @@ impl Drop for Bench {
     }
 }
 
-/// Plays a pair of inputs through a new element.
-/// The scores that these frames have in the whole stream, whichever of them a rendition lacks.
+/// Returns the scores that these frames have in the whole stream.
 pub fn scores_within(sides: &(Input, Input), frames: std::ops::Range<usize>) -> Vec<f64> {
     score(&[], &sides.0, &sides.1).unwrap().scores()[frames].to_vec()
 }
 
+/// Plays a pair of inputs through a new element.
 pub fn score(properties: &[(&str, &str)], reference: &Input, distorted: &Input) -> Result<Report, Failure> {
     Bench::new(properties).run(reference, distorted)
 }
@@ -396,7 +396,7 @@ pub fn score_clip(properties: &[(&str, &str)], clip: &Clip) -> Report {
     score(properties, &Input::planar(clip, false), &Input::planar(clip, true)).unwrap()
 }
 
-/// A picture that moves and never comes back, of any length.
+/// Returns a sample of a moving picture that never repeats, of any length.
 pub fn moving(t: usize, x: usize, y: usize) -> u8 {
     let scene = t / 30;
     let grain = (x * 31 + y * 17 + scene * 7) % 23;
@@ -407,12 +407,12 @@ pub fn moving(t: usize, x: usize, y: usize) -> u8 {
     (110.0 + waves + drift) as u8 + grain as u8
 }
 
-/// What is left of a sample after very bad coding.
+/// Returns a sample after very bad coding.
 pub fn coarse(sample: u8) -> u8 {
     sample / 64 * 64 + 32
 }
 
-/// Drawn frames of 64x48 pixels with two bits more.
+/// Returns drawn frames of 64x48 pixels with two bits more.
 pub fn deep(input: &Input) -> Input {
     let info = VideoInfo::builder(VideoFormat::I42010le, 64, 48)
         .fps(gst::Fraction::new(FPS as i32, 1))
@@ -430,26 +430,26 @@ pub fn deep(input: &Input) -> Input {
     Input(deep.collect())
 }
 
-/// The number of this thread.
+/// Returns the number of this thread.
 pub fn thread_id() -> i32 {
     // SAFETY: takes nothing.
     unsafe { libc::gettid() }
 }
 
-/// A thread of this process waits for something.
+/// Returns true while a thread of this process sleeps.
 pub fn is_asleep(thread: i32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/self/task/{thread}/stat")).expect("Linux");
-    // Behind the name, which may have anything in it.
+    // The state is after the name, which may contain anything.
     stat.rsplit_once(") ").is_some_and(|(_, state)| state.starts_with('S'))
 }
 
-/// The flushing seek to the start that players send.
+/// Returns the flushing seek to the start that players send.
 pub fn seek_to_start() -> gst::Event {
     let (start, stop) = (gst::ClockTime::ZERO, gst::ClockTime::NONE);
     gst::event::Seek::new(1.0, gst::SeekFlags::FLUSH, gst::SeekType::Set, start, gst::SeekType::None, stop)
 }
 
-/// Waits for something that has to happen and that nobody tells of.
+/// Polls until the condition holds; panics after a minute. For conditions without a signal to wait for.
 #[track_caller]
 pub fn until(mut happened: impl FnMut() -> bool) {
     let end = std::time::Instant::now() + std::time::Duration::from_secs(60);
@@ -459,7 +459,7 @@ pub fn until(mut happened: impl FnMut() -> bool) {
     }
 }
 
-/// So many frames of [`moving`], and the same after [`coarse`].
+/// Returns frames of [`moving`], and the same after [`coarse`].
 pub fn sides(frames: usize) -> (Input, Input) {
     (Input::drawn(frames, moving), Input::drawn(frames, |t, x, y| coarse(moving(t, x, y))))
 }

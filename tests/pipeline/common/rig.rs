@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! The element by itself: the test plays its neighbours, its clock and its application, and so decides what
-//! happens before what.
+//! The element alone: the test acts as its neighbours, its clock and its application, so it decides the order of all
+//! events.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread::JoinHandle;
@@ -15,44 +15,44 @@ use gsthipvmaf::message::VmafMessage;
 
 use super::{Failure, Input, Report, init, until};
 
-/// How long something that has to happen may take.
+/// The limit of a wait.
 const STEP_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// What a buffer left under.
+/// The caps and the segment of a buffer that left.
 #[derive(Clone, Debug)]
 pub struct Under {
     pub caps: Option<gst::Caps>,
     pub segment: Option<gst::FormattedSegment<ClockTime>>,
 }
 
-/// Everything that came out of the element so far.
+/// The output of the element so far.
 #[derive(Debug, Default)]
 pub struct Log {
     pub report: Report,
-    /// For each buffer of the report.
+    /// The caps and the segment of each buffer of the report.
     pub under: Vec<Under>,
-    /// Events as they are.
+    /// Events as structures.
     pub raw_events: Vec<gst::Structure>,
-    /// For each event, how many messages of frames came before it.
+    /// The number of frame messages before each event.
     pub frames_before_events: Vec<usize>,
-    /// For each buffer, how many messages of frames came before it.
+    /// The number of frame messages before each buffer.
     pub messages_before_buffers: Vec<usize>,
-    /// Events that went upstream, with the sink pad that they left by.
+    /// Upstream events, with the sink pad that they left by.
     pub upstream: Vec<(String, gst::EventType)>,
-    /// Segments and caps that went downstream, each with the number of buffers before it.
+    /// Downstream segments and caps, each with the number of buffers before it.
     pub segments: Vec<(usize, gst::FormattedSegment<ClockTime>)>,
     pub caps: Vec<(usize, gst::Caps)>,
-    /// Other events that went downstream, each with the number of buffers, and of messages of frames, before it.
+    /// Other downstream events, each with the number of buffers, and of frame messages, before it.
     pub others: Vec<(usize, usize, gst::Event)>,
     pub qos: Vec<gst::Message>,
-    /// Messages that say that the latency has changed.
+    /// The number of latency messages.
     pub latency_changes: usize,
     pub warnings: Vec<String>,
     pub error: Option<glib::Error>,
     pub eos: bool,
-    /// Downstream takes nothing as long as this is set.
+    /// Downstream takes no buffers while this is set.
     closed: bool,
-    /// Buffers that wait for downstream to take them.
+    /// A buffer waits for downstream to take it.
     pub blocked: bool,
 }
 
@@ -62,13 +62,13 @@ type Handler = Arc<dyn Fn(&gst::Message) + Send + Sync>;
 struct Seen {
     log: Mutex<Log>,
     changed: Condvar,
-    /// What the application does with each message, once it is in the log.
+    /// The application's handler of messages, called once a message is in the log.
     handler: Mutex<Option<Handler>>,
 }
 
 impl Seen {
     fn log(&self) -> MutexGuard<'_, Log> {
-        // A test that has failed still has to clean up.
+        // A failed test still has to clean up.
         self.log.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -78,7 +78,7 @@ impl Seen {
         result
     }
 
-    /// Waits for something that has to happen.
+    /// Waits until the log fulfils a condition.
     #[track_caller]
     fn wait(&self, until: impl Fn(&Log) -> bool) -> MutexGuard<'_, Log> {
         let (log, timeout) =
@@ -122,14 +122,14 @@ impl Source {
     }
 }
 
-/// An input on its way to a pad, from a thread of its own.
+/// An input that a thread of its own pushes into a pad.
 pub struct Streaming {
     taken: Arc<(Mutex<usize>, Condvar)>,
     thread: JoinHandle<()>,
 }
 
 impl Streaming {
-    /// Waits until the pad has taken, or refused, so many frames.
+    /// Waits until the pad has taken, or refused, this many frames.
     #[track_caller]
     pub fn wait_taken(&self, count: usize) {
         let (taken, changed) = &*self.taken;
@@ -142,7 +142,7 @@ impl Streaming {
     }
 }
 
-/// The element and what surrounds it.
+/// The element and its surroundings.
 pub struct Rig {
     pub element: gst::Element,
     pub clock: TestClock,
@@ -155,19 +155,19 @@ pub struct Rig {
 }
 
 impl Rig {
-    /// In a live pipeline, whose clock stands at 0.
+    /// Makes a live pipeline, whose clock stands at 0.
     pub fn live(properties: &[(&str, &str)]) -> Self {
         Self::new(true, properties)
     }
 
-    /// In a pipeline that takes the time it takes.
+    /// Makes a pipeline without live sources.
     pub fn offline(properties: &[(&str, &str)]) -> Self {
         Self::new(false, properties)
     }
 
     fn new(live: bool, properties: &[(&str, &str)]) -> Self {
         init();
-        // Not what the machine happens to have.
+        // The default depends on the machine.
         let backend = std::env::var("HIPVMAF_TEST_BACKEND").unwrap_or("cpu".into());
         let factory = gst::ElementFactory::make("hipvmaf").name("h").property("frame-message", true);
         let mut factory = factory.property_from_str("backend", &backend);
@@ -199,7 +199,7 @@ impl Rig {
         rig
     }
 
-    /// With more distorted pads, of these labels.
+    /// Adds distorted pads with these labels.
     pub fn with_renditions(mut self, labels: &[&str]) -> Self {
         for label in labels {
             let pad = self.request();
@@ -208,7 +208,7 @@ impl Rig {
         self
     }
 
-    /// Has the application do something with each message, on the thread that it comes on.
+    /// Sets a handler for messages, which runs on the thread that posts them.
     pub fn on_message(&self, handler: impl Fn(&gst::Message) + Send + Sync + 'static) {
         *self.seen.handler.lock().unwrap() = Some(Arc::new(handler));
     }
@@ -218,7 +218,7 @@ impl Rig {
         self
     }
 
-    /// Stops and plays again: neighbours introduce their streams anew.
+    /// Stops and plays again, with new streams on all pads.
     pub fn restart(&self) {
         self.element.set_state(gst::State::Ready).unwrap();
         for (_, source) in &self.sources {
@@ -227,7 +227,7 @@ impl Rig {
         self.element.set_state(gst::State::Playing).unwrap();
     }
 
-    /// Another distorted pad, with a neighbour.
+    /// Requests a distorted pad, and links a source to it.
     pub fn request(&mut self) -> gst::Pad {
         let pad = self.element.request_pad_simple("dist_%u").unwrap();
         self.connect(&pad.name());
@@ -248,11 +248,11 @@ impl Rig {
 
     fn connect(&mut self, name: &str) {
         let live = self.live;
-        let (told, to) = (self.seen.clone(), name.to_owned());
+        let (seen, to) = (self.seen.clone(), name.to_owned());
         let pad = gst::Pad::builder(gst::PadDirection::Src)
             .name(format!("for_{name}"))
             .event_function(move |pad, _, event| {
-                told.change(|log| log.upstream.push((to.clone(), event.type_())));
+                seen.change(|log| log.upstream.push((to.clone(), event.type_())));
                 if event.type_() == gst::EventType::Seek {
                     seek(pad, event.seqnum());
                 }
@@ -275,43 +275,42 @@ impl Rig {
         &self.sources.iter().find(|(pad, _)| pad == name).unwrap().1
     }
 
-    /// Hands a frame to a pad, with new caps if they are. The pad has to take it, as it has room.
+    /// Pushes a frame into a pad, with its caps if they are new. The pad must have room and accept it.
     #[track_caller]
     pub fn push(&self, pad: &str, sample: &gst::Sample) {
         self.try_push(pad, sample).unwrap();
     }
 
-    /// The same where the element may refuse the frame.
+    /// Pushes a frame that the element may refuse.
     #[track_caller]
     pub fn try_push(&self, pad: &str, sample: &gst::Sample) -> Result<gst::FlowSuccess, gst::FlowError> {
         let taken = self.pushing(pad, sample).recv_timeout(STEP_TIMEOUT);
         taken.unwrap_or_else(|_| panic!("{pad} has not taken a frame in a minute: {:#?}", self.log()))
     }
 
-    /// Begins to hand a frame to a pad, from a thread as an upstream neighbour has; what came of it comes back once
-    /// the pad has taken it.
+    /// Starts to push a frame into a pad, on a thread of its own as upstream elements have. The receiver gets the result.
     pub fn pushing(
         &self,
         pad: &str,
         sample: &gst::Sample,
     ) -> mpsc::Receiver<Result<gst::FlowSuccess, gst::FlowError>> {
-        let (tell, told) = mpsc::channel();
+        let (sender, receiver) = mpsc::channel();
         let (source, sample) = (self.source(pad).clone(), sample.clone());
-        // Whoever waited may have given up.
-        std::thread::spawn(move || tell.send(source.push(&sample)));
-        told
+        // The receiver may be gone.
+        std::thread::spawn(move || sender.send(source.push(&sample)));
+        receiver
     }
 
-    /// Begins to play an input to its end, as fast as the pad takes it.
+    /// Starts to push an input into a pad, up to its end.
     pub fn streaming(&self, pad: &str, input: &Input) -> Streaming {
         let (source, input) = (self.source(pad).clone(), input.clone());
         let taken = Arc::new((Mutex::new(0), Condvar::new()));
-        let told = taken.clone();
+        let counter = taken.clone();
         let thread = std::thread::spawn(move || {
             let all = input.0.iter().all(|sample| {
                 let pushed = source.push(sample);
-                *told.0.lock().unwrap() += 1;
-                told.1.notify_all();
+                *counter.0.lock().unwrap() += 1;
+                counter.1.notify_all();
                 pushed.is_ok()
             });
             if all {
@@ -321,14 +320,14 @@ impl Rig {
         Streaming { taken, thread }
     }
 
-    /// Says what the next frames of a pad will be.
+    /// Sends the caps of a sample to a pad.
     pub fn push_caps(&self, pad: &str, sample: &gst::Sample) {
         let caps = sample.caps_owned().unwrap();
         self.push_event(pad, gst::event::Caps::new(&caps));
         *self.source(pad).caps.lock().unwrap() = Some(caps);
     }
 
-    /// Sends an event upstream, as whoever comes after the element does.
+    /// Sends an event upstream from the sink.
     pub fn send_upstream(&self, event: gst::Event) {
         assert!(self.sink.push_event(event));
     }
@@ -337,7 +336,7 @@ impl Rig {
         assert!(self.source(pad).pad.push_event(event));
     }
 
-    /// The next frames of this pad have these running times.
+    /// Begins a segment in which the timestamp `start` has this running time.
     pub fn begin_segment(&self, pad: &str, start: ClockTime, running_time: ClockTime) {
         let mut segment = gst::FormattedSegment::<ClockTime>::new();
         segment.set_start(start);
@@ -351,7 +350,7 @@ impl Rig {
         self.push_event(pad, gst::event::FlushStop::new(true));
     }
 
-    /// A flush that concerns all pads, as a seek makes it.
+    /// Flushes all pads, as a seek does.
     pub fn flush_all(&self) {
         let seqnum = gst::Seqnum::next();
         let events = [
@@ -365,7 +364,7 @@ impl Rig {
         }
     }
 
-    /// Hands the same frames to both pads in turns, as two live sources do.
+    /// Pushes frames into both pads in turn, as two live sources do.
     pub fn push_pairs(&self, reference: &[gst::Sample], distorted: &[gst::Sample]) {
         for (reference, distorted) in reference.iter().zip(distorted) {
             self.push("ref_sink", reference);
@@ -384,7 +383,7 @@ impl Rig {
         self.source(pad).end();
     }
 
-    /// Puts elements between a pad and its neighbour upstream.
+    /// Inserts elements between a pad and its source.
     pub fn insert(&mut self, elements: &[gst::Element], pad: &str) {
         let (source, sink) = (self.source(pad).pad.clone(), self.pad(pad));
         source.unlink(&sink).unwrap();
@@ -406,7 +405,7 @@ impl Rig {
             for (pad, input) in inputs {
                 let source = self.source(pad);
                 scope.spawn(move || {
-                    // Refused once the element has failed, or the reference has ended.
+                    // Pushing is refused once the element has failed, or the reference has ended.
                     if input.0.iter().all(|sample| source.push(sample).is_ok()) {
                         source.end();
                     }
@@ -416,7 +415,7 @@ impl Rig {
         self.finish()
     }
 
-    /// What came out once the streams have ended.
+    /// Waits for the end of the streams and returns the report.
     #[track_caller]
     pub fn finish(&self) -> Result<Report, Failure> {
         let log = self.seen.wait(|log| log.eos || log.error.is_some());
@@ -436,58 +435,57 @@ impl Rig {
         self.element.property("stats")
     }
 
-    /// Waits for something that has to happen.
+    /// Waits until the log fulfils a condition.
     #[track_caller]
     pub fn wait(&self, until: impl Fn(&Log) -> bool) {
         drop(self.seen.wait(until));
     }
 
-    /// Looks at what came out up to now.
+    /// Returns the result of a function of the log.
     pub fn now<T>(&self, look: impl FnOnce(&Log) -> T) -> T {
         look(&self.seen.log())
     }
 
-    /// Waits until so many buffers have left in all, and then for the messages that were on their way by then.
+    /// Waits until this many buffers have left in all, and for their messages.
     #[track_caller]
     pub fn wait_buffers(&self, count: usize) -> Report {
         drop(self.seen.wait(|log| log.report.buffers.len() >= count));
         self.log().report.clone()
     }
 
-    /// What came out so far, with all messages that are on their way.
+    /// Returns everything that came out so far, once all pending messages have been posted.
     pub fn log(&self) -> MutexGuard<'_, Log> {
         until(|| self.stats().get::<u64>("messages-waiting").unwrap_or(0) == 0);
         self.seen.log()
     }
 
-    /// Waits until so many frames have their score in all.
+    /// Waits until this many scores have been posted in all.
     #[track_caller]
     pub fn wait_scores(&self, count: usize) {
         self.wait(|log| log.report.frames.len() >= count);
     }
 
-    /// Downstream takes no more buffers, until it flushes.
+    /// Blocks downstream until it flushes.
     pub fn close(&self) {
         self.seen.change(|log| log.closed = true);
     }
 
-    /// Downstream takes buffers again.
+    /// Unblocks downstream.
     pub fn open(&self) {
         self.seen.change(|log| log.closed = false);
     }
 
-    /// When the element, once it has nothing to do, stops waiting for more frames.
+    /// Returns the time until which an idle element waits for more frames.
     #[track_caller]
     pub fn deadline(&self) -> ClockTime {
         let (found, ids) = self.clock.timed_wait_for_multiple_pending_ids(1, 60_000);
-        assert!(found, "nobody waits for the clock, after a minute: {:#?}", self.log());
+        assert!(found, "the element does not wait for the clock after a minute: {:#?}", self.log());
         ids[0].time()
     }
 
-    /// Moves the clock there, over all deadlines on the way. The element has to wait for one after the last.
+    /// Moves the clock to a time, through all deadlines before it. The element must wait for a later one afterwards.
     ///
-    /// Panics where the element does not wait: where it goes on asking to be woken at a time that has passed, which on
-    /// a real clock takes all of a CPU core.
+    /// Panics if the element waits again and again for a time that has passed, which would be a busy loop on a real clock.
     #[track_caller]
     pub fn advance_to(&self, time: ClockTime) {
         let mut in_vain = 0;
@@ -498,7 +496,7 @@ impl Rig {
             }
             in_vain = if deadline <= self.clock.time() { in_vain + 1 } else { 0 };
             assert!(in_vain < 100, "a busy loop: woken for {deadline} again and again");
-            // It may have passed already.
+            // The time may have passed already.
             self.clock.set_time(deadline.max(self.clock.time()));
             self.clock.process_next_clock_id();
         }
@@ -513,7 +511,7 @@ impl Rig {
         self.clock.process_next_clock_id();
     }
 
-    /// The latency that the element answers downstream.
+    /// Returns the latency in the element's answer to a latency query.
     pub fn latency(&self) -> ClockTime {
         let mut query = gst::query::Latency::new();
         assert!(self.pad("src").query(&mut query));
@@ -535,7 +533,7 @@ impl Drop for Rig {
 }
 
 impl Log {
-    /// Every buffer left under caps of its size and a segment that it lies in.
+    /// Asserts that every buffer left with caps of its size, within its segment.
     #[track_caller]
     pub fn assert_fits(&self) {
         for (i, (buffer, under)) in self.report.buffers.iter().zip(&self.under).enumerate() {
@@ -550,7 +548,7 @@ impl Log {
         }
     }
 
-    /// What events of this kind say, as (state, pad, reason).
+    /// Returns the events of this kind as (state, pad, reason).
     pub fn events_of(&self, kind: &str) -> Vec<(String, String, Option<String>)> {
         let text = |event: &gst::Structure, field: &str| event.get::<String>(field).unwrap_or_default();
         let of_kind = self.raw_events.iter().filter(|event| text(event, "event") == kind);
@@ -575,7 +573,7 @@ impl Log {
             gst::MessageView::Qos(_) => self.qos.push(message.copy()),
             gst::MessageView::Latency(_) => self.latency_changes += 1,
             gst::MessageView::Warning(warning) => self.warnings.push(warning.error().message().into()),
-            // The first is the cause of the others.
+            // The first error is the cause of the others.
             gst::MessageView::Error(error) => {
                 self.error.get_or_insert(error.error());
             }
@@ -584,7 +582,7 @@ impl Log {
     }
 }
 
-/// A source seeks: it flushes, on the thread that has asked for it, and begins anew.
+/// Seeks as a source does: flushes on the calling thread, and begins a new segment.
 fn seek(pad: &gst::Pad, seqnum: gst::Seqnum) {
     pad.push_event(gst::event::FlushStart::builder().seqnum(seqnum).build());
     pad.push_event(gst::event::FlushStop::builder(true).seqnum(seqnum).build());
@@ -593,7 +591,7 @@ fn seek(pad: &gst::Pad, seqnum: gst::Seqnum) {
 }
 
 fn sink(seen: &Arc<Seen>) -> gst::Pad {
-    let (taken, told) = (seen.clone(), seen.clone());
+    let (taken, events) = (seen.clone(), seen.clone());
     gst::Pad::builder(gst::PadDirection::Sink)
         .name("sink")
         .chain_function(move |pad, _, buffer| {
@@ -612,7 +610,7 @@ fn sink(seen: &Arc<Seen>) -> gst::Pad {
             Ok(gst::FlowSuccess::Ok)
         })
         .event_function(move |_, _, event| {
-            told.change(|log| {
+            events.change(|log| {
                 let before = log.report.buffers.len();
                 match event.view() {
                     gst::EventView::Caps(caps) => log.caps.push((before, caps.caps_owned())),
@@ -631,7 +629,7 @@ fn sink(seen: &Arc<Seen>) -> gst::Pad {
             });
             true
         })
-        // Else what came first is all that is taken.
+        // By default, only the first caps are accepted.
         .query_function(|pad, parent, query| match query.view_mut() {
             gst::QueryViewMut::AcceptCaps(query) => {
                 query.set_result(true);
