@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! The books: which frames were sent, what was said of them, and whether both agree.
+//! The ledger: the frames that were sent, the output of the element for them, and the check that both agree.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
@@ -12,16 +12,16 @@ use gsthipvmaf::meta::ScoreState;
 use crate::neighbours::Left;
 use crate::pictures::{FRAME, NUMBERS, Picture, Table, Trouble, lasting};
 
-/// Frames are remembered for so many more.
+/// The number of frames that the ledger remembers.
 const MEMORY: u64 = 150;
-/// What is done now may concern frames that were sent so long before, and those that come so long after.
+/// A disturbance may affect frames that were sent this many frames before it or after it.
 pub const REACH: u64 = 32;
-/// By so much at most frames are moved by an offset.
+/// The largest offset of a frame.
 const MOVED: ClockTime = ClockTime::from_mseconds(200);
 
 struct Reference {
     picture: Picture,
-    /// It has to leave, and has not yet.
+    /// The frame must leave, and has not left yet.
     owed: bool,
     left: bool,
 }
@@ -31,27 +31,27 @@ struct Distorted {
     trouble: Option<Trouble>,
 }
 
-/// One distorted stream.
+/// A distorted stream.
 pub struct Rendition {
     pub pad: String,
-    /// By the running time that they were sent with.
+    /// The frames by the running time that they were sent with.
     frames: BTreeMap<ClockTime, Distorted>,
-    /// What was added to those by `ts-offset`, at any time.
+    /// All offsets that were added to those times with `ts-offset` so far.
     pub offsets: Vec<i64>,
-    /// What was said of pairs, by the time of their reference frame.
+    /// The scores in messages, by the time of the reference frame.
     scored: BTreeMap<ClockTime, Values>,
-    /// What frames have left with that nothing was said of yet.
+    /// The scores in the metadata of frames that left before their message.
     carried: BTreeMap<ClockTime, Values>,
-    /// Reference frames that must be scored, as nothing stands against it.
+    /// Reference frames that must be scored, because nothing prevents it.
     owed: BTreeSet<ClockTime>,
-    /// Nothing is owed before this.
+    /// No frame before this time must be scored.
     calm_from: ClockTime,
-    /// When things were done that may concern what frames score.
+    /// The times of actions that may affect scores.
     disturbed: Vec<ClockTime>,
     last: VecDeque<(FrameMessage, Picture, Picture)>,
 }
 
-/// Everything between two starts of an element.
+/// All records between two starts of an element.
 #[derive(Default)]
 pub struct Ledger {
     pub table: Table,
@@ -60,8 +60,9 @@ pub struct Ledger {
     last_left: Option<ClockTime>,
     /// Reference frames whose timestamp is wrong, by the running time that it says.
     wild: BTreeSet<ClockTime>,
-    /// The wrong timestamp of the newest reference frame. No frame behind it shows yet that it is wrong, and in a file none
-    /// ever does if this frame is the last.
+    /// The wrong timestamp of the newest reference frame. The next frame shows that it is wrong; in a file, the last frame has
+    /// no
+    /// next.
     unrefuted: Option<ClockTime>,
     /// Running time at which the element began.
     begun: ClockTime,
@@ -79,19 +80,19 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// Empty books, with what is known of scores.
+    /// Returns an empty ledger with a table of expected scores.
     pub fn new(table: Table) -> Self {
         Self { table, ..Self::default() }
     }
 
     pub fn fault(&mut self, text: String) {
-        // One brings others about.
+        // One fault causes others.
         if self.faults.len() < 8 {
             self.faults.push(text);
         }
     }
 
-    /// The element has stopped: what is on its way will not come.
+    /// Records a stop of the element: frames that are pending do not leave.
     pub fn restart(&mut self) {
         self.references.clear();
         self.last_left = None;
@@ -108,7 +109,7 @@ impl Ledger {
         }
     }
 
-    /// The element begins at this running time.
+    /// Sets the running time at which the element begins.
     pub fn begin(&mut self, at: ClockTime) {
         self.begun = at;
     }
@@ -127,7 +128,7 @@ impl Ledger {
         self.renditions.iter_mut().find(|rendition| rendition.pad == pad)
     }
 
-    /// A reference frame is on its way.
+    /// Records a reference frame that is sent.
     pub fn reference(&mut self, at: ClockTime, picture: Picture, leaves: bool) {
         self.unrefuted = None;
         self.references.insert(at, Reference { picture, owed: leaves, left: false });
@@ -155,13 +156,13 @@ impl Ledger {
         }
     }
 
-    /// A reference frame with a wrong timestamp is on its way. It has no partner, and may leave.
+    /// Records a reference frame with a wrong timestamp. It has no partner, and may leave or not.
     pub fn wild(&mut self, at: ClockTime) {
         self.wild.insert(at);
         self.unrefuted = Some(at);
     }
 
-    /// A distorted frame is on its way, for the reference frame of this time if it is to be scored whatever happens.
+    /// Records a distorted frame that is sent, with the time of its reference frame if the pair must be scored.
     pub fn distorted(
         &mut self,
         pad: &str,
@@ -175,29 +176,29 @@ impl Ledger {
         rendition.owed.extend(owed.filter(|at| *at >= rendition.calm_from));
     }
 
-    /// Something that may keep frames of a rendition from being scored.
+    /// Records an action that may prevent frames of a rendition from being scored.
     pub fn disturb(&mut self, pad: &str, now: ClockTime) {
         if let Some(rendition) = self.rendition(pad) {
             rendition.disturb(now);
         }
     }
 
-    /// The same for all.
+    /// Records such an action for all renditions.
     pub fn disturb_all(&mut self, now: ClockTime) {
         self.renditions.iter_mut().for_each(|rendition| rendition.disturb(now));
     }
 
-    /// Reference frames on their way may be dropped.
+    /// Records a flush: pending reference frames may be dropped.
     pub fn flushed(&mut self) {
         self.references.values_mut().for_each(|frame| frame.owed = false);
     }
 
-    /// No run of pairs goes on here.
+    /// Ends all runs of pairs.
     pub fn begin_runs(&mut self) {
         self.renditions.iter_mut().for_each(|rendition| rendition.last.clear());
     }
 
-    /// All streams have ended: everything has to be done.
+    /// Checks at the end of all streams that all frames have left and all pairs are scored.
     pub fn end(&mut self) {
         let missing: Vec<_> =
             self.references.iter().filter(|(_, frame)| frame.owed).map(|(at, _)| *at).collect();
@@ -222,7 +223,7 @@ impl Ledger {
         texts.into_iter().for_each(|text| self.fault(text));
     }
 
-    /// The element has said something; `now` is the time of the newest frame.
+    /// Checks a message. `now` is the time of the newest frame.
     pub fn message(&mut self, structure: &Structure, now: ClockTime) {
         if structure.name() == event::NAME {
             return self.event(structure, now);
@@ -250,7 +251,7 @@ impl Ledger {
         }
     }
 
-    /// By the fields themselves: there may be kinds that the parser does not know.
+    /// Checks the fields of an event as a structure, because the parser may not know its kind.
     fn event(&mut self, structure: &Structure, now: ClockTime) {
         let text = |name: &str| structure.get::<String>(name).unwrap_or_default();
         let (kind, state, pad) = (text("event"), text("state"), text("pad"));
@@ -265,7 +266,7 @@ impl Ledger {
         }
         for name in ["running-time", "since"] {
             let time = structure.get::<u64>(name).ok().map(ClockTime::from_nseconds);
-            // Dropouts are told a little after the last frame, in live pipelines with the silence.
+            // Dropouts are reported a little after the last frame, in live pipelines with the silence.
             // Distorted frames that are moved ahead of the first reference frame wait for one, too.
             let is_absurd = |time: ClockTime| time + MOVED < self.begun || time > now + 2 * ClockTime::SECOND;
             if time.is_some_and(is_absurd) && time != self.unrefuted && kind != "timestamp-jump" {
@@ -300,7 +301,7 @@ impl Ledger {
             return self.fault(differs(&message.pad, at));
         }
         let rendition = &mut self.renditions[i];
-        // The offset may have changed since the frame was sent: one of them it has to be.
+        // The offset may have changed since the frame was sent, so any of the offsets may apply.
         let sent = |offset: &i64| {
             let time = with.nseconds().checked_add_signed(offset.checked_neg()?)?;
             rendition.frames.get(&ClockTime::from_nseconds(time)).map(|frame| (frame.picture, frame.trouble))
@@ -320,7 +321,7 @@ impl Ledger {
         self.check_run(i);
     }
 
-    /// In the middle of a run of frames in their order everything is known, motion and score too.
+    /// Checks a frame with its neighbours in a run, where motion and the model's score are known too.
     fn check_run(&mut self, i: usize) {
         let last = &mut self.renditions[i].last;
         if last.len() < 3 {
@@ -352,7 +353,7 @@ impl Ledger {
         }
     }
 
-    /// A buffer has left. `metas` says whether it has to carry one.
+    /// Checks a buffer that has left. With `metas`, it must have score metadata.
     pub fn left(&mut self, left: &Left, metas: bool) {
         self.buffers += 1;
         if let Some(fault) = &left.fault {
@@ -388,7 +389,7 @@ impl Ledger {
                 continue;
             }
             let Some(rendition) = self.rendition(&entry.pad) else { continue };
-            // Which of both comes first depends on threads.
+            // The order of the two depends on threads.
             let said = rendition.scored.get(&at).cloned();
             match said {
                 Some(said) if said != entry.features => self.fault(differs(&entry.pad, at)),
@@ -400,7 +401,7 @@ impl Ledger {
         }
     }
 
-    /// What it comes to.
+    /// Returns the totals in words.
     pub fn summary(&self) -> String {
         let Self { scored, in_run, buffers, counts, .. } = self;
         format!("{scored} scores ({in_run} in runs), {buffers} buffers, {counts:?}")

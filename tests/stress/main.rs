@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! Seeded stress: elements in pipelines of all kinds, to which everything happens that may happen to them, in any
-//! order. Every frame has a number that its scores tell, so that nothing can be compared with the wrong frame, lost
-//! or leave twice unnoticed.
+//! Seeded stress: elements in pipelines of all kinds, with random changes, seeks, losses and errors in any order. Every
+//! frame shows a number, which its scores identify, so a frame that is compared with the wrong one, lost or sent twice is
+//! found.
 //!
-//! Each world is an element of its own and depends on the seed and its number only. What fails names both, and comes
-//! again with `HIPVMAF_STRESS_SEED` and `HIPVMAF_STRESS_WORLD`, as far as threads can be brought to the same order.
-//! `HIPVMAF_STRESS_SECONDS` lets it go on for longer, `HIPVMAF_STRESS_WITHOUT` leaves out what may happen (names as
-//! in `world.rs`, with commas), to see what it takes.
+//! Each world is one element and depends only on the seed and its number. A failure names both; set
+//! `HIPVMAF_STRESS_SEED` and `HIPVMAF_STRESS_WORLD` to repeat it, as far as the order of threads repeats.
+//! `HIPVMAF_STRESS_SECONDS` makes the test run for longer. `HIPVMAF_STRESS_WITHOUT` leaves out kinds of events (names as in
+//! `world.rs`, separated by commas), which shows the ones that a failure needs.
 
 mod ledger;
 mod neighbours;
@@ -25,13 +25,13 @@ use neighbours::Heartbeat;
 use pictures::{ALIVE, Table};
 use world::World;
 
-/// Worlds in a run that nobody has set a time for, and frames in each.
+/// Worlds in a run without `HIPVMAF_STRESS_SECONDS`, and frames in each.
 const WORLDS: u64 = 60;
 const FRAMES: u64 = 240;
-/// Nothing takes that long.
+/// The time after which a step counts as a hang.
 const HANGS: Duration = Duration::from_secs(100);
 
-/// What has happened of late, for whoever reads that something is wrong.
+/// The last actions of a world, which are printed with a failure.
 #[derive(Default)]
 pub struct Story {
     lines: Mutex<VecDeque<String>>,
@@ -47,7 +47,7 @@ impl Story {
         lines.push_back(line);
     }
 
-    fn tell(&self) -> String {
+    fn text(&self) -> String {
         let lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
         lines.iter().map(|line| format!("    {line}\n")).collect()
     }
@@ -62,7 +62,7 @@ fn number(name: &str) -> Option<u64> {
     Some(text.parse().unwrap_or_else(|_| panic!("{name}={text} is no number")))
 }
 
-/// Ends the process when nothing goes on any more: threads that hang cannot be ended otherwise.
+/// Ends the process when the heartbeat stops, because hanging threads cannot be ended.
 fn watch(story: Arc<Story>, world: Arc<Mutex<String>>) {
     std::thread::spawn(move || {
         let (mut beats, mut since) = (0, Instant::now());
@@ -73,17 +73,17 @@ fn watch(story: Arc<Story>, world: Arc<Mutex<String>>) {
             }
             if since.elapsed() > HANGS {
                 let world = world.lock().unwrap_or_else(PoisonError::into_inner);
-                eprintln!("stress: {world} hangs\n{}", story.tell());
+                eprintln!("stress: {world} hangs\n{}", story.text());
                 std::process::abort();
             }
         }
     });
 }
 
-/// How long frames may take to be freed.
+/// The time within which frames must be freed.
 const FREE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Resident memory in MiB.
+/// Returns the resident memory in MiB.
 fn memory() -> f64 {
     let pages = fs::read_to_string("/proc/self/statm").expect("Linux");
     let pages: f64 =
@@ -92,7 +92,7 @@ fn memory() -> f64 {
     pages * unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as f64 / 1048576.0
 }
 
-/// Returns how many frames still exist although everything that held them is gone.
+/// Returns the number of frames that still exist after everything that held them is gone.
 fn frames_left() -> usize {
     let begun = Instant::now();
     while ALIVE.load(Ordering::SeqCst) > 0 && begun.elapsed() < FREE_TIMEOUT {
@@ -133,9 +133,9 @@ fn the_element_withstands_whatever_happens() {
         }
         samples.push(memory());
         println!("{replay}: {summary}, {:.0} MiB, {:.1} s", memory(), begun.elapsed().as_secs_f64());
-        assert!(faults.is_empty(), "{replay}\n{faults:#?}\n{}", story.tell());
+        assert!(faults.is_empty(), "{replay}\n{faults:#?}\n{}", story.text());
     }
-    // What is kept for good was allocated in the first half.
+    // Memory that is kept for good was allocated in the first half.
     let most = |samples: &[f64]| samples.iter().copied().fold(0.0, f64::max);
     let (before, after) = samples.split_at(samples.len() / 2);
     let (before, after) = (most(before), most(after));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! Whoever is upstream and downstream of the element, and hears its messages. What they see goes through a channel.
+//! The neighbours of the element: sources upstream, a sink downstream and the bus. They send what they see to a channel.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -13,7 +13,7 @@ use gst::ClockTime;
 use gst::prelude::*;
 use gsthipvmaf::meta::{NAME as META, ScoreMeta};
 
-/// What a neighbour has seen.
+/// An output of the element that a neighbour has seen.
 pub enum Seen {
     Message(gst::Structure),
     Error(String),
@@ -23,12 +23,12 @@ pub enum Seen {
 
 /// A buffer that has left.
 pub struct Left {
-    /// By the segment that it left in; `None` outside of it.
+    /// The running time by the segment of the buffer; `None` outside of it.
     pub running_time: Option<ClockTime>,
-    /// What is wrong with it by itself.
+    /// A fault that the buffer shows by itself.
     pub fault: Option<String>,
     pub meta: Option<ScoreMeta>,
-    /// Pad and state of each entry of the meta, whether or not the parser knows it.
+    /// The pad and the state of each entry of the metadata, also of those that the parser does not know.
     pub entries: Vec<(String, String)>,
 }
 
@@ -41,11 +41,11 @@ enum Job {
     },
     /// A gap at this running time.
     Gap(ClockTime),
-    /// The stream is introduced anew.
+    /// Starts the stream anew: stream-start, caps and segment.
     Restart,
 }
 
-/// A job, and what it is done with.
+/// A job, and the output that does it.
 type Work = (Arc<Mutex<Output>>, Job);
 
 #[derive(Default)]
@@ -55,29 +55,29 @@ struct Queue {
     ended: bool,
 }
 
-/// A source with a thread, which does one thing after the other, as long as the pads take them.
+/// A source with a thread, which does its jobs one after the other, as fast as the pads take them.
 pub struct Source {
     pub pad: gst::Pad,
     output: Arc<Mutex<Output>>,
     queue: Arc<(Mutex<Queue>, Condvar)>,
-    /// `None` where the thread is that of another source.
+    /// The thread; `None` if another source has it.
     thread: Option<JoinHandle<()>>,
 }
 
-/// What was sent on a pad.
+/// A pad that sends, and the state of its stream.
 struct Output {
     pad: gst::Pad,
-    /// Seconds of the stream in a second of the pipeline.
+    /// Seconds of stream time per second of running time.
     rate: f64,
     caps: Option<gst::Caps>,
-    /// Timestamp and running time that the segment begins with.
+    /// The timestamp and the running time at which the segment begins.
     start: ClockTime,
     base: ClockTime,
-    /// The segment is still to be announced, as it comes after caps.
+    /// The segment event is pending, because it has to follow the caps.
     announce: bool,
 }
 
-/// Does what is queued, on its thread.
+/// Runs the jobs of a queue, on its thread.
 fn run(queue: &(Mutex<Queue>, Condvar)) {
     while let Some((output, job)) = next(queue) {
         output.lock().unwrap_or_else(PoisonError::into_inner).work(job);
@@ -116,13 +116,13 @@ impl Output {
         self.start + self.stream_time(time.saturating_sub(self.base))
     }
 
-    /// A duration of the stream.
+    /// Returns a duration in stream time.
     fn stream_time(&self, time: ClockTime) -> ClockTime {
         ClockTime::from_nseconds((time.nseconds() as f64 * self.rate) as u64)
     }
 
     fn work(&mut self, job: Job) {
-        // What is refused was flushed or released meanwhile, or the stream has ended; errors come by the bus.
+        // Results are ignored: a refused buffer was flushed, or its pad was released or has ended. Errors arrive on the bus.
         match job {
             Job::Frame(caps, mut buffer) => {
                 if self.caps.as_ref() != Some(&caps) {
@@ -138,7 +138,7 @@ impl Output {
             Job::Event(event) => {
                 self.pad.push_event(event);
             }
-            // Nobody knows of what, before there are caps.
+            // A gap needs caps before it.
             Job::Gap(_) if self.caps.is_none() => {}
             Job::Gap(time) => {
                 self.announce();
@@ -161,7 +161,8 @@ impl Output {
 }
 
 impl Source {
-    /// Upstream of this pad, at this rate. It shares the thread of another, as behind a tee, or has one of its own.
+    /// Makes a source for this pad, at this rate. It has a thread of its own, or shares that of another source, as behind a
+    /// tee.
     pub fn new(to: &gst::Pad, live: bool, rate: f64, shared: Option<&Self>) -> Self {
         let pad = gst::Pad::builder(gst::PadDirection::Src)
             .name(format!("for_{}", to.name()))
@@ -170,7 +171,7 @@ impl Source {
                     latency.set(live, ClockTime::ZERO, ClockTime::NONE);
                     true
                 }
-                // GStreamer 1.22 itself looks at caps of a pad without template that another thread may be changing.
+                // GStreamer 1.22 reads the caps of a pad without template while another thread may change them.
                 gst::QueryViewMut::Caps(query) => {
                     let any = gst::Caps::new_any();
                     query.set_result(&query.filter_owned().unwrap_or(any));
@@ -202,7 +203,7 @@ impl Source {
         self.change(|queue| queue.jobs.push_back((self.output.clone(), job)));
     }
 
-    /// Introduces the stream; its frames begin at this running time, with some timestamp.
+    /// Starts the stream. Its frames begin at this running time, with any timestamp.
     pub fn restart(&self, start: ClockTime, base: ClockTime) {
         self.add(Job::Restart);
         self.segment(start, base);
@@ -212,7 +213,7 @@ impl Source {
         self.add(Job::Segment { start, base });
     }
 
-    /// A frame of this running time, which its buffer has as timestamp.
+    /// Sends a frame of this running time, converted to a timestamp.
     pub fn frame(&self, caps: gst::Caps, buffer: gst::Buffer) {
         self.add(Job::Frame(caps, buffer));
     }
@@ -225,19 +226,19 @@ impl Source {
         self.add(Job::Event(gst::event::Eos::new()));
     }
 
-    /// Things that are still to be done.
+    /// Returns the number of pending jobs.
     pub fn backlog(&self) -> usize {
         self.change(|queue| queue.jobs.len() + usize::from(queue.busy))
     }
 
-    /// The same, or none where another source counts them, whose thread it shares.
+    /// Returns the number of pending jobs, or 0 if another source counts them for the shared thread.
     pub fn own_backlog(&self) -> usize {
         self.thread.as_ref().map_or(0, |_| self.backlog())
     }
 
-    /// Forgets what is still to be done, while the pad takes nothing, and waits for what is being done.
+    /// Drops the pending jobs while the pad is flushing, and waits for the current one.
     pub fn forget(&self) {
-        // But not that the stream has to be introduced.
+        // The start of the stream is kept.
         self.change(|queue| queue.jobs.retain(|(_, job)| matches!(job, Job::Restart)));
         let (queue, changed) = &*self.queue;
         let queue = queue.lock().unwrap_or_else(PoisonError::into_inner);
@@ -254,7 +255,7 @@ impl Source {
 }
 
 impl Drop for Source {
-    /// The pad takes nothing any more by now.
+    /// Ends the thread. The pad is inactive from here on.
     fn drop(&mut self) {
         let _ = self.pad.set_active(false);
         self.change(|queue| {
@@ -267,7 +268,7 @@ impl Drop for Source {
     }
 }
 
-/// Downstream of the element takes buffers, or has them wait.
+/// A gate at which downstream buffers wait while it is closed.
 #[derive(Default)]
 pub struct Door {
     shut: Mutex<bool>,
@@ -290,14 +291,14 @@ impl Door {
     }
 }
 
-/// Downstream of this pad. It takes everything while the door is open, and looks at it.
-pub fn sink(src: &gst::Pad, tell: Sender<Seen>, door: Arc<Door>) -> gst::Pad {
-    let (left, ended) = (tell.clone(), tell);
+/// Makes the sink for this pad. It takes all buffers while the door is open, and checks them.
+pub fn sink(src: &gst::Pad, sender: Sender<Seen>, door: Arc<Door>) -> gst::Pad {
+    let (left, ended) = (sender.clone(), sender);
     let sink = gst::Pad::builder(gst::PadDirection::Sink)
         .name("sink")
         .chain_function(move |pad, _, buffer| {
             door.pass();
-            // Nobody listens any more at the end.
+            // The receiver is gone at the end.
             let _ = left.send(Seen::Left(look(pad, &buffer)));
             Ok(gst::FlowSuccess::Ok)
         })
@@ -355,11 +356,11 @@ fn look(pad: &gst::Pad, buffer: &gst::BufferRef) -> Left {
     }
 }
 
-/// How long an application that is slow takes for a message.
+/// The time that a slow application takes for a message.
 const SLOW: Duration = Duration::from_millis(2);
 
-/// Hears what the element says, at length while `slow`.
-pub fn bus(tell: Sender<Seen>, slow: Arc<AtomicBool>) -> gst::Bus {
+/// Makes a bus that reads the element's messages, slowly while `slow` is set.
+pub fn bus(sender: Sender<Seen>, slow: Arc<AtomicBool>) -> gst::Bus {
     let bus = gst::Bus::new();
     bus.set_sync_handler(move |_, message| {
         if slow.load(Ordering::Relaxed) {
@@ -373,19 +374,19 @@ pub fn bus(tell: Sender<Seen>, slow: Arc<AtomicBool>) -> gst::Bus {
             _ => None,
         };
         if let Some(seen) = seen {
-            let _ = tell.send(seen);
+            let _ = sender.send(seen);
         }
         gst::BusSyncReply::Drop
     });
     bus
 }
 
-/// Both ends of the channel.
+/// Returns both ends of a channel.
 pub fn channel() -> (Sender<Seen>, mpsc::Receiver<Seen>) {
     mpsc::channel()
 }
 
-/// Counts steps, so that somebody notices when they stop.
+/// A count of steps. The test fails as a hang when it stops growing.
 #[derive(Default)]
 pub struct Heartbeat(AtomicUsize);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! Pictures that tell their number by what they score against each other, and a table of that.
+//! Pictures with numbers. The scores of a pair identify the numbers of both pictures; `Table` has the expected scores.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,24 +13,24 @@ use gsthipvmaf::message::{FrameMessage, Values, VmafMessage};
 
 pub const FRAME: ClockTime = ClockTime::from_mseconds(40);
 
-/// Frames of one number are alike. The pictures go round.
+/// The number of different pictures. Frames use them in turn.
 pub const NUMBERS: usize = 12;
 pub const SIZES: [(usize, usize); 2] = [(64, 48), (96, 64)];
-/// Steps that renditions are quantised by.
+/// The quantisation steps of renditions.
 const STEPS: [usize; 4] = [16, 24, 36, 64];
 pub const QUALITIES: usize = STEPS.len();
 
-/// One side's picture: everything that it is drawn by.
+/// The parameters of one side's picture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Picture {
     pub number: usize,
-    /// Of [`SIZES`].
+    /// An index into [`SIZES`].
     pub size: usize,
-    /// `None` for the reference.
+    /// The quantisation step; `None` for the reference.
     pub quality: Option<usize>,
 }
 
-/// What keeps a rendition from being scored.
+/// A property of frames that prevents a rendition from being scored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trouble {
     Interlaced,
@@ -39,13 +39,13 @@ pub enum Trouble {
     Overlay,
 }
 
-/// How a stream is announced.
+/// The caps of a stream.
 #[derive(Clone, Copy, Debug)]
 pub struct Announced {
-    /// Frames in a second of the stream: `max-framerate` where no rate is announced.
+    /// The frame rate, or `max-framerate` if the caps have no rate.
     pub fps: gst::Fraction,
     pub has_rate: bool,
-    /// The picture is a part of the frame, as a meta says.
+    /// The picture is a part of the frame, with a crop meta.
     pub cropped: bool,
 }
 
@@ -55,10 +55,10 @@ impl Announced {
     }
 }
 
-/// What cropped frames have to the left and right of their picture, and above and below it.
+/// The margins of cropped frames: left and right of the picture, above and below it.
 const BORDER: (usize, usize) = (8, 4);
 
-/// Frames that exist, be it in the element or on their way.
+/// The number of frames that exist, in the element or on their way.
 pub static ALIVE: AtomicUsize = AtomicUsize::new(0);
 
 struct Tracked(Vec<u8>);
@@ -87,13 +87,13 @@ fn info(format: VideoFormat, (width, height): (usize, usize), fps: gst::Fraction
 }
 
 impl Picture {
-    /// Width and height of the frames that such pictures are in.
+    /// Returns the width and the height of the frames of such pictures.
     fn stored(&self, cropped: bool) -> (usize, usize) {
         let (width, height) = SIZES[self.size];
         if cropped { (width + 2 * BORDER.0, height + 2 * BORDER.1) } else { (width, height) }
     }
 
-    /// Caps of such frames.
+    /// Returns the caps of such frames.
     pub fn caps(&self, trouble: Option<Trouble>, announced: Announced) -> gst::Caps {
         let format = if trouble == Some(Trouble::Deep) { VideoFormat::I42010le } else { VideoFormat::I420 };
         let fps = if announced.has_rate { announced.fps } else { gst::Fraction::new(0, 1) };
@@ -124,7 +124,7 @@ impl Picture {
         let mut bytes = vec![128; info.size()];
         let (width, height) = SIZES[self.size];
         let (left, top) = if cropped { BORDER } else { (0, 0) };
-        // What is outside of the picture differs from frame to frame.
+        // The samples around the picture differ from frame to frame.
         let luma = info.stride()[0] as usize * info.height() as usize;
         bytes[..luma].fill(60 + self.number as u8);
         for (y, row) in bytes.chunks_mut(info.stride()[0] as usize).skip(top).take(height).enumerate() {
@@ -149,7 +149,7 @@ impl Picture {
     }
 }
 
-/// Has a caption lie over the picture.
+/// Attaches an overlay composition, as a caption is.
 fn add_overlay(buffer: &mut gst::BufferRef) {
     use gst_video::{VideoOverlayComposition, VideoOverlayFormatFlags, VideoOverlayRectangle};
     let mut pixels = gst::Buffer::from_slice(vec![255u8; 8 * 8 * 4]);
@@ -162,25 +162,25 @@ fn add_overlay(buffer: &mut gst::BufferRef) {
     gst_video::video_meta::VideoOverlayCompositionMeta::add(buffer, &overlay);
 }
 
-/// What a pair scores. Motion depends on the frames around it, and so does the score of the model.
+/// The scores that are expected of a pair. Motion depends on the frames around it, and so does the score of the model.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Expected {
-    /// Of the pair alone: everything but motion.
+    /// The features of the pair alone: all but motion.
     pub features: Values,
-    /// In the middle of a run of all numbers in their order.
+    /// The scores of the pair in a run of all numbers in order.
     pub in_run: Option<FrameMessage>,
 }
 
-/// The features of a message that depend on nothing but its pair.
+/// Returns the features of a message that depend on its pair alone.
 pub fn lasting(features: &Values) -> Values {
     features.iter().filter(|(name, _)| !name.contains("motion")).cloned().collect()
 }
 
-/// What pairs score, found out when first asked for.
+/// The expected scores of pairs, computed on first use.
 #[derive(Default)]
 pub struct Table(HashMap<(Picture, Picture), Arc<Expected>>);
 
-/// The properties that all elements here have, so that their scores can be compared.
+/// Sets the properties that all elements share, so that their scores can be compared.
 pub fn common(element: &gst::Element) {
     let backend = std::env::var("HIPVMAF_TEST_BACKEND").unwrap_or("cpu".into());
     element.set_property_from_str("backend", &backend);
@@ -203,7 +203,7 @@ impl Table {
         self.0.entry(pair).or_insert(Arc::new(Expected { features, in_run: None })).clone()
     }
 
-    /// All numbers at once.
+    /// Scores the pairs of all numbers.
     fn fill(&mut self, reference: Picture, distorted: Picture) {
         let pair = |i: usize| {
             let number = i % NUMBERS;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! Random choices that come again with the same seed.
+//! A random generator that repeats its numbers for the same seed.
 
 use std::ops::Range;
 
@@ -9,19 +9,19 @@ use engine::random::SplitMix64;
 pub struct Random(SplitMix64);
 
 impl Random {
-    /// Choices of their own for each number of a world.
+    /// Returns a generator for this number of a world.
     pub fn new(seed: u64, world: u64) -> Self {
         let mut random = SplitMix64(seed ^ world.wrapping_mul(0xd134_2543_de82_ef95));
         random.next();
         Self(random)
     }
 
-    /// One of these numbers.
+    /// Returns a number of the range.
     pub fn within(&mut self, range: Range<usize>) -> usize {
         range.start + (self.0.next() % (range.end - range.start) as u64) as usize
     }
 
-    /// True in so many of a hundred cases.
+    /// Returns true in this many of a hundred cases.
     pub fn percent(&mut self, percent: usize) -> bool {
         self.within(0..100) < percent
     }

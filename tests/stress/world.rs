@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! An element in some pipeline, to which things happen.
+//! An element in a random pipeline, and the random actions on it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,7 +17,7 @@ use crate::neighbours::{Door, Seen, Source, bus, channel, sink};
 use crate::pictures::{ALIVE, Announced, FRAME, NUMBERS, Picture, QUALITIES, SIZES, Table, Trouble, common};
 use crate::random::Random;
 
-/// What can happen, and how often beside the others.
+/// Kinds of events, and their relative frequency.
 const HAPPENINGS: [(&str, usize); 23] = [
     ("tunable", 6),
     ("enabled", 4),
@@ -44,12 +44,12 @@ const HAPPENINGS: [(&str, usize); 23] = [
     ("blocked", 1),
 ];
 
-/// A timestamp that is wrong is so far ahead.
+/// A wrong timestamp is this far ahead.
 const WILD: ClockTime = ClockTime::from_seconds(3600);
-/// How long a pipeline has played when the element is added to it.
+/// The running time at which an element is added to a running pipeline.
 const JOINED: ClockTime = ClockTime::from_seconds(600);
 
-/// Settings that may change while playing. In pipelines that are not live, none of them keeps a pair from its score.
+/// Properties that may change while playing. Without live sources, none of them prevents a pair from being scored.
 const TUNABLES: [(&str, &[&str]); 15] = [
     ("window", &["0", "1000000000", "2000000000"]),
     ("window-interval", &["40000000", "200000000", "1000000000"]),
@@ -71,49 +71,49 @@ const TUNABLES: [(&str, &[&str]); 15] = [
 const OFFSETS: [i64; 5] = [0, 0, 40_000_000, -40_000_000, 200_000_000];
 const OUTPUTS: [&str; 4] = ["reference", "reference", "heatmap", "distorted"];
 
-/// Things to do that a source may have before the test waits for it.
+/// The number of pending jobs of a source at which the test waits for it.
 const BACKLOG: usize = 16;
-/// Frames of a pad that the element may keep.
+/// The number of frames of a pad that the element may hold.
 const KEPT: usize = 32;
-/// So often may the element be woken for a time that has passed before that is a busy loop.
+/// The number of waits for a past time that count as a busy loop.
 const IN_VAIN: usize = 200;
-/// How long a step may take.
+/// The limit of a step.
 const STEP_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// One input.
+/// An input of the element.
 struct Stream {
-    /// `None` for the reference.
+    /// The quality of a rendition; `None` for the reference.
     quality: Option<usize>,
     name: String,
     source: Source,
     size: usize,
-    /// Frames in a second of the pipeline that its caps say, to have other caps.
+    /// The frame rate in the caps, which changes to get new caps.
     fps: i32,
     cropped: bool,
     offset: i64,
     enabled: bool,
     trouble: Option<Trouble>,
-    /// It is in trouble up to this frame.
+    /// The rendition cannot be scored up to this frame.
     until: u64,
-    /// It sends nothing up to this frame.
+    /// The stream sends nothing up to this frame.
     dead_until: u64,
-    /// Its next frame has a wrong timestamp.
+    /// The next frame has a wrong timestamp.
     wild: bool,
-    /// The last frame whose timestamp was wrong.
+    /// The last frame with a wrong timestamp.
     went_wild: Option<u64>,
     ended: bool,
 }
 
-/// What a pipeline is like.
+/// The kind of a pipeline.
 struct Kind {
     live: bool,
     /// Caps announce the rate, and frames have a duration.
     has_rate: bool,
-    /// Of each side, how much later than they should frames may come, in ms.
+    /// The largest delay of frames, for each side, in ms.
     jitter: [u64; 2],
-    /// Seconds of the streams in a second of the pipeline.
+    /// Seconds of stream time per second of running time.
     rate: f64,
-    /// The pipeline has played for so long.
+    /// The running time at which the element is added.
     joined: ClockTime,
     /// One thread sends the reference and the first rendition, as behind a tee without queues.
     shared: bool,
@@ -141,22 +141,22 @@ pub struct World<'a> {
     clock: TestClock,
     sink: gst::Pad,
     door: Arc<Door>,
-    /// Downstream takes nothing up to this frame.
+    /// Downstream is blocked up to this frame.
     shut_until: u64,
-    /// The application takes its time with messages.
+    /// The application is slow up to this frame.
     slow: Arc<AtomicBool>,
     seen: Receiver<Seen>,
     streams: Vec<Stream>,
     ledger: Ledger,
     folder: tempfile::TempDir,
-    /// Number of the next frame, and of the first one since the start.
+    /// The number of the next frame, and of the first one since the start.
     now: u64,
     start: u64,
     base: ClockTime,
     metas: bool,
     output: &'static str,
     eos: bool,
-    /// There was an error, and nothing else comes.
+    /// An error was posted, and nothing else is expected.
     failed: bool,
 }
 
@@ -166,12 +166,12 @@ impl<'a> World<'a> {
         let kind = Kind::new(&mut random, without);
         let element = gst::ElementFactory::make("hipvmaf").build().expect("registered");
         common(&element);
-        let (tell, seen) = channel();
+        let (sender, seen) = channel();
         let (slow, door) = (Arc::new(AtomicBool::new(false)), Arc::<Door>::default());
-        element.set_bus(Some(&bus(tell.clone(), slow.clone())));
+        element.set_bus(Some(&bus(sender.clone(), slow.clone())));
         let clock = TestClock::new();
         element.set_clock(Some(&clock)).expect("any clock will do");
-        let sink = sink(&element.static_pad("src").expect("always there"), tell, door.clone());
+        let sink = sink(&element.static_pad("src").expect("always there"), sender, door.clone());
         let folder = tempfile::tempdir().expect("a place for files");
         let mut world = Self {
             story,
@@ -204,7 +204,7 @@ impl<'a> World<'a> {
         world
     }
 
-    /// Lets so many frames pass. What was learned of scores, and what was wrong.
+    /// Runs this many frames. Returns the table of expected scores, the faults, and a summary.
     pub fn run(mut self, frames: u64) -> (Table, Vec<String>, String) {
         self.begin();
         while self.now < frames && !self.is_over() {
@@ -244,7 +244,7 @@ impl<'a> World<'a> {
         self.story.say(format!("frame {}: {text}", self.now));
     }
 
-    /// Running time of a frame.
+    /// Returns the running time of a frame.
     fn time(&self, frame: u64) -> ClockTime {
         self.kind.joined + FRAME * (frame - self.start)
     }
@@ -274,7 +274,7 @@ impl<'a> World<'a> {
         });
     }
 
-    /// Settings that only a start takes, and the start.
+    /// Sets the properties that cannot change while playing, and starts the element.
     fn begin(&mut self) {
         self.metas = self.random.percent(80);
         self.output = OUTPUTS[self.random.within(0..OUTPUTS.len())];
@@ -315,7 +315,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Sends what comes now on each pad.
+    /// Sends the next frame on each pad.
     fn feed(&mut self) {
         let at = self.time(self.now);
         if self.kind.live {
@@ -326,7 +326,7 @@ impl<'a> World<'a> {
         }
         let reference = &self.streams[0];
         let sends = |stream: &Stream, now: u64| !stream.ended && now >= stream.dead_until;
-        // Of a reference frame that has a partner.
+        // The time of the reference frame, if it is sent.
         let mut reference_at = sends(reference, self.now).then_some(at);
         for i in 0..self.streams.len() {
             let jitter = self.kind.jitter[usize::from(i > 0)];
@@ -334,7 +334,7 @@ impl<'a> World<'a> {
             let stream = &mut self.streams[i];
             if stream.trouble.is_some() && self.now >= stream.until {
                 stream.trouble = None;
-                // Short frames have good caps: only new ones say that something has changed.
+                // Short frames have valid caps, and only new caps end the failure.
                 stream.fps = 75 - stream.fps;
             }
             if !sends(stream, self.now) {
@@ -357,7 +357,7 @@ impl<'a> World<'a> {
             let announced = Announced { fps, has_rate: self.kind.has_rate, cropped };
             let caps = picture.caps(stream.trouble, announced);
             if stream.quality.is_none() {
-                // Before there is a distorted frame, there is none to leave.
+                // Without a distorted frame, no frame leaves.
                 let leaves = self.output != "distorted";
                 if is_wild {
                     self.ledger.wild(time);
@@ -378,7 +378,7 @@ impl<'a> World<'a> {
         self.streams.iter().map(|stream| stream.source.backlog()).sum()
     }
 
-    /// Waits until the element has done what it can.
+    /// Waits until the element has done everything that it can.
     fn settle(&mut self) {
         let begun = Instant::now();
         let mut in_vain = 0;
@@ -396,7 +396,7 @@ impl<'a> World<'a> {
                 }
                 !due && (self.backlog() == 0 || next.is_some() || self.door.is_shut())
             } else {
-                // As long as a pad has nothing, frames of the others may have to wait.
+                // While a pad has no frame, the frames of the others may have to wait.
                 let backlog = |stream: &Stream| stream.source.backlog();
                 self.streams.iter().all(|stream| backlog(stream) <= BACKLOG)
                     || self.streams.iter().any(|stream| !stream.ended && backlog(stream) == 0)
@@ -414,8 +414,9 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Where the clock goes on before a reference frame has been sent, as on a busy machine, that frame may come too late for
-    /// the motion of those beside it.
+    /// If the clock moves on before a reference frame is sent, as on a busy machine, the frame may be too late for the motion
+    /// of the
+    /// frames beside it.
     fn check_delay(&mut self) {
         let mut reference = self.streams.iter().filter(|stream| stream.quality.is_none());
         if self.kind.live && reference.any(|stream| stream.source.backlog() > 0) {
@@ -423,7 +424,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Takes in what the neighbours have seen.
+    /// Reads the outputs that the neighbours have seen.
     fn listen(&mut self) {
         while let Ok(seen) = self.seen.try_recv() {
             match seen {
@@ -441,7 +442,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Takes in all that the application has not heard yet.
+    /// Waits for all pending messages, and reads them.
     fn hear_out(&mut self) {
         let begun = Instant::now();
         let waiting = || {
@@ -454,7 +455,7 @@ impl<'a> World<'a> {
         self.listen();
     }
 
-    /// Moves the clock there, over everything that the element waits for on the way.
+    /// Moves the clock to a time, through all deadlines before it.
     fn advance_to(&mut self, time: ClockTime) {
         let mut in_vain = 0;
         while !self.is_over() {
@@ -473,7 +474,7 @@ impl<'a> World<'a> {
         self.clock.set_time(time.max(self.clock.time()));
     }
 
-    /// Whoever asks gets an answer, at any time.
+    /// Reads properties and sends queries, which the element answers at any time.
     fn ask(&mut self) {
         self.element.property::<gst::Structure>("stats");
         let stream = self.random.within(0..self.streams.len());
@@ -492,9 +493,9 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Frames that the element does not let go would be ever more.
+    /// Checks that the element does not hold more and more frames.
     fn check_frames(&mut self) {
-        // The thread of a source may have had no time for what is to be done: those frames are not there yet.
+        // A source's thread may not have run yet; its frames are not in the element.
         let waiting: usize = self.streams.iter().map(|stream| stream.source.own_backlog()).sum();
         let kept = ALIVE.load(Ordering::SeqCst).saturating_sub(waiting);
         if kept > self.streams.len() * KEPT {
@@ -502,9 +503,9 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Without new frames, there is nothing to do but to wait.
+    /// Checks that the element sleeps while no frames arrive.
     fn check_idle(&mut self) {
-        // What is at work may take a moment.
+        // Work in progress may take a moment.
         let busy = || {
             let before = cpu_time();
             std::thread::sleep(Duration::from_millis(50));
@@ -515,7 +516,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// All streams end, and everything comes to its end.
+    /// Ends all streams, and checks that everything is done.
     fn end(&mut self) {
         self.open();
         self.say("all streams end".into());
@@ -542,7 +543,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// The results file of the first rendition has the frames that were scored.
+    /// Checks that the results file of the first rendition has the frames that were scored.
     fn check_results(&mut self) {
         let path = self.folder.path().join("results.json");
         let text = std::fs::read_to_string(&path).ok();
@@ -564,7 +565,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Something that happens.
+    /// Performs a random action.
     fn happen(&mut self) {
         let all: usize = HAPPENINGS.iter().map(|(_, weight)| weight).sum();
         let mut at = self.random.within(0..all);
@@ -579,7 +580,7 @@ impl<'a> World<'a> {
         // Any input, and any distorted one.
         let any = self.random.within(0..self.streams.len());
         let distorted = self.random.within(1..self.streams.len());
-        // Where one thread waits for a pad, what the other pad waits for does not come.
+        // While a shared thread waits for one pad, it sends nothing to the other.
         let depends = |i: usize| self.kind.shared && i < 2;
         match *name {
             "tunable" => self.tune(),
@@ -641,7 +642,7 @@ impl<'a> World<'a> {
         self.streams[i].offset = offset;
         let name = self.streams[i].name.clone();
         if let Some(rendition) = self.ledger.rendition(&name) {
-            // The last is the one in force.
+            // The last offset is in force.
             rendition.offsets.retain(|earlier| *earlier != offset);
             rendition.offsets.push(offset);
         }
@@ -696,14 +697,14 @@ impl<'a> World<'a> {
         let until = self.now + self.random.within(1..12) as u64;
         let stream = &mut self.streams[i];
         (stream.trouble, stream.until) = (Some(trouble), until);
-        // Reaches as far after its end.
+        // The effect lasts beyond its end.
         let (name, end) = (stream.name.clone(), self.time(until));
         self.say(format!("{name} is in trouble: {trouble:?} until {until}"));
         self.ledger.disturb(&name, end.max(self.time(self.now)));
     }
 
     fn go_wild(&mut self, i: usize) {
-        // Two such timestamps in a row belong to each other: the stream goes on there.
+        // Two such timestamps in a row are a new position of the stream.
         if self.streams[i].went_wild.is_some_and(|frame| self.now < frame + 3) {
             return;
         }
@@ -732,13 +733,13 @@ impl<'a> World<'a> {
 
     fn open(&mut self) {
         if self.door.is_shut() {
-            // Frames that could not come meanwhile come late now, each as soon as there is room for it.
+            // Frames that were held back arrive late, as soon as there is room.
             self.ledger.disturb_all(self.time(self.now));
         }
         self.door.shut(false);
     }
 
-    /// A seek: nothing that is on its way counts.
+    /// Seeks: pending frames are dropped.
     fn flush(&mut self) {
         self.open();
         let at = self.time(self.now);
@@ -754,7 +755,7 @@ impl<'a> World<'a> {
             stream.ended = false;
             stream.source.segment(start, at);
         }
-        // What comes now has nothing to do with what was said before.
+        // Later frames are independent of everything before.
         self.hear_out();
         self.ledger.begin_runs();
     }
@@ -788,18 +789,18 @@ impl<'a> World<'a> {
         }
     }
 
-    fn lose(&mut self, i: usize, told: bool) {
-        let frames = if told { 1 } else { self.random.within(1..4) as u64 };
+    fn lose(&mut self, i: usize, announced: bool) {
+        let frames = if announced { 1 } else { self.random.within(1..4) as u64 };
         let at = self.time(self.now);
         let stream = &mut self.streams[i];
         if stream.ended {
             return;
         }
         stream.dead_until = stream.dead_until.max(self.now + frames);
-        if told {
+        if announced {
             stream.source.gap(at);
         }
-        let text = format!("{} loses {frames} frames, told: {told}", stream.name);
+        let text = format!("{} loses {frames} frames, announced: {announced}", stream.name);
         self.say(text);
     }
 
@@ -842,7 +843,7 @@ impl<'a> World<'a> {
     }
 }
 
-/// What this process has used of the CPU.
+/// Returns the CPU time of this process.
 fn cpu_time() -> Duration {
     // SAFETY: a plain structure, for which zeros are valid, and whose address is valid for a write.
     let usage = unsafe {
