@@ -24,7 +24,7 @@ const FRAME: u64 = 40_000_000;
 const SIZE: (usize, usize) = (640, 360);
 const RANGE: i64 = 25;
 
-/// What is done to a clip: a name, and arguments of ffmpeg.
+/// Ways of coding a clip: a name, and arguments of ffmpeg.
 const CODINGS: [(&str, &str); 7] = [
     ("crf 23", "-c:v libx264 -crf 23"),
     ("crf 40", "-c:v libx264 -crf 40"),
@@ -127,7 +127,7 @@ fn claims(
     claims
 }
 
-/// Whether something happens to frame `i`, which it does to one in twelve.
+/// Returns true for a random twelfth of the frames.
 fn one_in_twelve(i: i64, seed: i64) -> bool {
     let random = ((i * 1000 + seed) as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     (random ^ random >> 32).wrapping_mul(0xd6e8_feb8_6659_fd93) >> 32 < (1 << 32) / 12

@@ -9,8 +9,8 @@
 //! cargo run --release -p hipvmaf-tools --bin element-bench -- --channels 200 --devices 0,1
 //! ```
 //!
-//! The frames are made once, in memory that the element offers to whoever sends to it, and sent again and again
-//! under new timestamps: nothing is measured but the pipeline, or as many live ones as there are to be channels.
+//! The frames are made once, in memory that the element offers upstream, and sent again and again with new timestamps. So
+//! only the pipeline is measured, or as many live pipelines as `--channels` says.
 
 use std::error::Error;
 use std::process::ExitCode;
@@ -27,7 +27,7 @@ use gsthipvmaf::message::{FrameMessage, VmafMessage};
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Memory {
-    /// What the element offers for its GPU: page-locked memory
+    /// Memory that the element offers for its GPU: page-locked memory
     Pinned,
     /// Ordinary memory
     System,
@@ -175,7 +175,7 @@ impl Side {
         Ok(())
     }
 
-    /// Has the frames sent, until there were enough of them.
+    /// Sends frames until there are enough of them.
     fn feed(self, pipeline: &gst::Pipeline, enough: Option<u64>) -> Result<(), Box<dyn Error>> {
         let source =
             pipeline.by_name(self.pad).and_downcast::<AppSrc>().ok_or("no source in the pipeline")?;
@@ -300,7 +300,7 @@ fn check_bus(pipeline: &Pipeline) -> Result<(), Box<dyn Error>> {
     }
 }
 
-/// What the element says of each frame.
+/// Returns the messages of all frames.
 fn scores(
     args: &Args,
     backend: &str,
@@ -364,8 +364,8 @@ fn measure(args: &Args) -> Result<(), Box<dyn Error>> {
         std::thread::sleep(Duration::from_secs(args.seconds));
         Ok((scored()? - before) as f64 / start.elapsed().as_secs_f64())
     };
-    // The shares take turns, forwards and backwards, so that what drifts in the machine falls on all of them alike. What a share
-    // costs is then told within each turn.
+    // The shares take turns, forwards and backwards, so that a slow drift of the machine affects all of them alike. The cost of
+    // a share is computed within each turn.
     let mut by_share = vec![vec![]; args.verify.len()];
     for turn in 0..args.runs {
         let mut order: Vec<usize> = (0..args.verify.len()).collect();
@@ -411,7 +411,7 @@ fn quartiles(mut values: Vec<f64>) -> [f64; 3] {
     [1, 2, 3].map(|quarter| values[(values.len() - 1) * quarter / 4])
 }
 
-/// What became of the frames of all channels so far.
+/// The states of the frames of all channels so far.
 #[derive(Default)]
 struct Followed {
     scored: u64,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! What is checked: memory, and what became of every frame.
+//! The checks: memory does not grow, and every frame is scored or reported.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -39,7 +39,7 @@ impl Memory {
         (least(&before[2 * quarter..]), least(last))
     }
 
-    /// Returns a fault if memory still grows, and there are enough samples to tell.
+    /// Returns a fault if memory still grows. Needs enough samples.
     pub fn fault(&self, part: &str) -> Option<String> {
         let (before, last) = self.late();
         (self.0.len() >= SAMPLES && last > before + GROWTH)
@@ -47,7 +47,7 @@ impl Memory {
     }
 }
 
-/// What is known of a reference frame.
+/// A reference frame that was seen.
 struct Frame {
     number: u64,
     scored: bool,
@@ -63,7 +63,7 @@ pub struct Rendition {
     injected: BTreeSet<ClockTime>,
     /// Frames that were not scored, until an event says so.
     unreported: BTreeSet<ClockTime>,
-    /// Gaps that events have told of.
+    /// Gaps that events have reported.
     reported: VecDeque<Gap>,
     failures: VecDeque<Failure>,
     pub faults: Vec<String>,
@@ -79,8 +79,9 @@ pub struct Counts {
     /// Frames in events about gaps.
     pub reported: u64,
     pub gaps: u64,
-    /// Frames without a score while the stream could not be scored: where the packets are lost that tell of a new size, the
-    /// decoder goes on with the old one.
+    /// Frames without a score while the stream could not be scored. If the packets with a new size are lost, the decoder goes
+    /// on
+    /// with the old one.
     pub failed: u64,
 }
 
@@ -96,7 +97,8 @@ impl Failure {
     }
 }
 
-/// From the first frame to the last: all of them are missing in a single gap, some where several are told of together.
+/// The frames of a gap event, from the first to the last. All of them are missing in a single gap, some of them if the event
+/// reports several gaps.
 struct Gap {
     first: ClockTime,
     last: ClockTime,
@@ -202,7 +204,7 @@ impl Rendition {
         if partner != Some(number) {
             self.fault(format!("frame {number} was compared with {partner:?}"));
         }
-        // The pictures themselves tell as well, whatever the message says.
+        // A low PSNR shows a wrong pair even if the numbers in the message are right.
         if let Some(psnr) = message.psnr_y.filter(|psnr| *psnr < LOWEST_PSNR) {
             self.fault(format!("frame {number} was compared with another, PSNR is {psnr:.1} dB"));
         }

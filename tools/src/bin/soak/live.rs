@@ -168,7 +168,7 @@ fn take(structure: &gst::StructureRef, renditions: &Renditions, pads: &[gst::Pad
     }
 }
 
-/// What happens in a second of the turns.
+/// Changes the size at the start of a turn, starts the senders that are stopped, and stops one in the middle of the turn.
 fn disturb(
     second: u64,
     size: &gst::Element,
@@ -190,7 +190,7 @@ fn disturb(
     Ok(())
 }
 
-/// What happens in a second of the calm after them.
+/// Admits no more frames, sets the last size, admits the last frames, and then stops the senders.
 fn calm_down(
     second: u64,
     size: &gst::Element,
@@ -236,7 +236,7 @@ fn draw_numbers(pad: &gst::Pad) {
     pad.add_probe(PadProbeType::BUFFER, move |pad, info| {
         let mut next = next.lock().unwrap_or_else(PoisonError::into_inner);
         if let (Some(format), Some(buffer)) = (number::info(pad), info.buffer_mut()) {
-            // The checks tell of frames without a number.
+            // A frame without a number is reported by the checks.
             let _ = number::write(buffer.make_mut(), &format, *next);
             *next += 1;
         }
@@ -291,8 +291,8 @@ fn receive(pipeline: &gst::Pipeline, pad: &gst::Pad) -> Result<i32, Box<dyn Erro
     Ok(source.property("port"))
 }
 
-/// Packets get the running time at which they were sent, which their RTP timestamp tells. Sender and receiver share
-/// their clock here; elsewhere it is PTP that brings this about (`rfc7273-sync` of rtpjitterbuffer).
+/// Gives each packet the running time at which it was sent, computed from its RTP timestamp. Sender and receiver share
+/// their clock here; with separate clocks, PTP does the same (`rfc7273-sync` of rtpjitterbuffer).
 fn restore_times(pad: &gst::Pad) {
     let last = Mutex::new(0u64);
     pad.add_probe(PadProbeType::BUFFER, move |_, info| {
@@ -348,7 +348,7 @@ impl Sender {
         let (idle, unlinked) = mpsc::channel();
         pad.add_probe(PadProbeType::IDLE, move |pad, _| {
             if let Some(peer) = pad.peer() {
-                // Nobody waits if it cannot be sent.
+                // The receiver is gone if this fails.
                 let _ = idle.send(pad.unlink(&peer));
             }
             PadProbeReturn::Remove

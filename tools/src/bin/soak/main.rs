@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! Runs the element for long and makes its life hard, to see that it leaks nothing, hangs nowhere, pairs no wrong
+//! Runs the element for a long time under disturbances, to check that it leaks nothing, never hangs, pairs no wrong
 //! frames and reports every gap:
 //!
 //! ```sh
@@ -9,8 +9,8 @@
 //!
 //! The first part is live: two encoders send over RTP, packets are lost, senders are started anew, and the size of
 //! the video changes (`live.rs`). The second part seeks a thousand times (`seeks.rs`). Every frame carries a number
-//! in its picture (`number.rs`), so that what was compared can be told from the pictures, not only from what the
-//! element says.
+//! in its picture (`number.rs`), so the pictures of a pair show if the right frames were compared, independently of the
+//! element's messages.
 
 mod checks;
 mod live;

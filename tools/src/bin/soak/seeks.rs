@@ -45,8 +45,9 @@ pub fn run(seeks: u32, seed: u64) -> Result<Vec<String>, Box<dyn Error>> {
         if turn % 10 == 0 {
             memory.sample();
         }
-        // Some follow each other at once, others after some frames. What has come beyond them is taken, too: the bus
-        // keeps what nobody takes, and the next turn is to wait for frames of its own.
+        // Some seeks follow each other at once, others after some frames. Messages of the last run are taken as well, so that
+        // the
+        // next turn waits for frames of its own.
         let mut frames = random.below(12);
         while let Some(message) = bus.timed_pop((frames == 0).then_some(ClockTime::ZERO)) {
             match message.view() {
@@ -73,7 +74,7 @@ pub fn run(seeks: u32, seed: u64) -> Result<Vec<String>, Box<dyn Error>> {
         }
         dog.feed();
     }
-    // What comes after the last seek is scored as if nothing had happened.
+    // After the last seek, scores are as without any seek.
     let end = FRAME * 50;
     pipeline.seek(1.0, SeekFlags::FLUSH, gst::SeekType::Set, ClockTime::ZERO, gst::SeekType::Set, end)?;
     let mut last = None;
@@ -102,7 +103,7 @@ pub fn run(seeks: u32, seed: u64) -> Result<Vec<String>, Box<dyn Error>> {
     Ok(faults)
 }
 
-/// What is wrong with a score. The way of the distorted video keeps timestamps, so they are equal.
+/// Returns the fault of a score. Nothing changes the timestamps of the distorted video here, so they are equal.
 fn fault(frame: &FrameMessage) -> Option<String> {
     let (reference, distorted) = (frame.running_time, frame.dist_running_time);
     if reference != distorted {
@@ -117,7 +118,7 @@ fn draw_numbers(pad: &gst::Pad) {
     pad.add_probe(PadProbeType::BUFFER, move |pad, info| {
         if let (Some(format), Some(buffer)) = (number::info(pad), info.buffer_mut()) {
             let at = buffer.pts().unwrap_or_default();
-            // Without a number, PSNR tells less; all else holds.
+            // Without a number, PSNR detects fewer faults; the other checks hold.
             let _ = number::write(buffer.make_mut(), &format, at / FRAME);
         }
         PadProbeReturn::Ok

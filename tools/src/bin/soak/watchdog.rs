@@ -30,7 +30,7 @@ impl Watchdog {
                     seen = (now, Instant::now());
                 }
                 if seen.1.elapsed() > PROGRESS_TIMEOUT {
-                    // What hangs cannot be stopped, and a debugger may want to see it: GST_DEBUG or a core tell more.
+                    // A hanging thread cannot be stopped. A core dump or GST_DEBUG shows where it hangs.
                     eprintln!("error: {part}: nothing has happened for {} s", PROGRESS_TIMEOUT.as_secs());
                     std::process::abort();
                 }
