@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MPL-2.0
 //
-// How a program in C uses the element: scores arrive as messages on the bus.
+// Uses the element from C: scores arrive as messages on the bus.
 //
 //     cc embed.c -o embed $(pkg-config --cflags --libs gstreamer-1.0)
 //     GST_PLUGIN_PATH=target/plugins ./embed original.mp4 encoded.mp4
 #include <gst/gst.h>
 
-// A frame, or with `type=pooled` what all frames come to.
+// Prints the score of a frame, or with `type=pooled` that of all frames.
 static void print_scores(const GstStructure *message) {
   const char *type = gst_structure_get_string(message, "type");
   gint index = 0;
@@ -21,7 +21,7 @@ static void print_scores(const GstStructure *message) {
   }
 }
 
-// Returns whether it was the last message. An error is printed and noted.
+// Handles a message. Returns TRUE if it was the last. Prints an error and sets `failed`.
 static gboolean take(GstMessage *message, gboolean *failed) {
   switch (GST_MESSAGE_TYPE(message)) {
     case GST_MESSAGE_ELEMENT:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! How a program embeds the element: the plugin is linked in, so that it needs no installation, and scores arrive as typed
+//! Embeds the element in a program: the plugin is linked in, so no installation is needed, and scores arrive as typed
 //! messages on the bus.
 //!
 //! ```sh

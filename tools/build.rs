@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! Notes the version for the programs that say it.
+//! Sets the version for programs that print it.
 
 fn main() {
     gst_plugin_version_helper::info();

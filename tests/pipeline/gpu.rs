@@ -378,8 +378,7 @@ fn overlap() {
         until(|| DEVICE.count("hipGraphLaunch") == launched + 1);
         PADS.iter().filter(|pad| **pad != last).for_each(|pad| push(pad, first + 3));
         // Between the arrival of the last frame and the time at which the streaming thread can see it, that thread finds
-        // nothing and
-        // goes to sleep again.
+        // nothing and goes to sleep again.
         let task = task.clone();
         let arrival = rig.pad(last).add_probe(gst::PadProbeType::BUFFER, move |_, _| {
             until(|| is_asleep(task.load(Ordering::Acquire)));

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! Page-locked registration: ordinary memory that upstream uses again is page-locked once and for as long as it lives, and the
-//! scores are the same as with copies. The ignored tests need the software device, which counts locks, copies from locked
-//! memory,
-//! and unlocks that are too early or too late. The others start them.
+//! Page-locked registration: ordinary memory that upstream uses again is page-locked once and for as long as it lives, and
+//! the scores are the same as with copies. The ignored tests need the software device, which counts locks, copies from
+//! locked memory, and unlocks that are too early or too late. The others start them.
 
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -443,8 +442,7 @@ mod again {
     }
 
     /// Plays renditions that come and go beside the first. The test keeps no reference to their memory, and each pad is
-    /// released
-    /// while its last pair is on the GPU.
+    /// released while its last pair is on the GPU.
     fn come_and_go(backend: &str, inputs: &[Input; 2], others: impl Iterator<Item = Input>) -> Report {
         let mut rig = Rig::offline(&[("backend", backend), ("verify", "0"), PROPERTIES[0]]).play();
         let mut pairs = inputs[0].0.iter().zip(&inputs[1].0);

@@ -60,9 +60,8 @@ pub struct Ledger {
     last_left: Option<ClockTime>,
     /// Reference frames whose timestamp is wrong, by the running time that it says.
     wild: BTreeSet<ClockTime>,
-    /// The wrong timestamp of the newest reference frame. The next frame shows that it is wrong; in a file, the last frame has
-    /// no
-    /// next.
+    /// The wrong timestamp of the newest reference frame. The next frame shows that it is wrong; in a file, the last frame
+    /// has no next.
     unrefuted: Option<ClockTime>,
     /// Running time at which the element began.
     begun: ClockTime,

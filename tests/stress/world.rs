@@ -414,9 +414,8 @@ impl<'a> World<'a> {
         }
     }
 
-    /// If the clock moves on before a reference frame is sent, as on a busy machine, the frame may be too late for the motion
-    /// of the
-    /// frames beside it.
+    /// If the clock moves on before a reference frame is sent, as on a busy machine, the frame may be too late for the
+    /// motion of the frames beside it.
     fn check_delay(&mut self) {
         let mut reference = self.streams.iter().filter(|stream| stream.quality.is_none());
         if self.kind.live && reference.any(|stream| stream.source.backlog() > 0) {

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! Milliseconds per 1080p frame of each metric's pixel work on one thread, at every level of this machine, of four
-//! renditions as pairs and as a group, of a thumbnail, and of everything for two models on one thread and on all.
+//! Measures each metric's pixel work on one thread in milliseconds per 1080p frame, at every instruction set of this
+//! machine; of four renditions, as pairs and as a group; of a thumbnail; and of all features of two models, on one thread
+//! and on all.
 //!
-//! `cargo bench -p hipvmaf-tools -- vif ladder` measures only what has one of these words in its name.
+//! `cargo bench -p hipvmaf-tools -- vif ladder` measures only benchmarks with one of these words in their name.
 
 use std::collections::VecDeque;
 use std::error::Error;
@@ -29,12 +30,12 @@ use watch::thumbnail::Thumbnail;
 const WIDTH: usize = 1920;
 const HEIGHT: usize = 1080;
 
-/// Distorted pictures of a reference.
+/// The number of distorted pictures of a reference.
 const LADDER: usize = 4;
-/// How far a picture has moved, and its noise: the reference, the next reference, and the distorted pictures.
+/// The shift and the noise of a picture: of the reference, the next reference, and the distorted pictures.
 const FRAMES: [(usize, u32); 2 + LADDER] = [(0, 2), (2, 2), (0, 6), (0, 4), (1, 2), (0, 12)];
 
-/// Textured, smooth and flat areas with edges between them, and `noise` grey levels of grain.
+/// Returns a picture of textured, smooth and flat areas with edges between them, and `noise` grey levels of grain.
 fn picture<T: Sample + TryFrom<u32>>(bits: u32, shift: usize, noise: u32) -> Vec<T> {
     let mut seed = 1u32;
     (0..WIDTH * HEIGHT)
@@ -50,20 +51,20 @@ fn picture<T: Sample + TryFrom<u32>>(bits: u32, shift: usize, noise: u32) -> Vec
         .collect()
 }
 
-/// The command line asks for it, or for nothing in particular.
+/// Returns true if the command line names the benchmark, or none.
 fn wanted(name: &str) -> bool {
     let mut words = std::env::args().skip(1).filter(|word| !word.starts_with('-')).peekable();
     words.peek().is_none() || words.any(|word| name.contains(&word))
 }
 
-/// Milliseconds of one run.
+/// Returns the milliseconds of one run.
 fn once<R>(run: &mut impl FnMut() -> R) -> f64 {
     let start = Instant::now();
     black_box(run());
     start.elapsed().as_secs_f64() * 1e3
 }
 
-/// Best of many runs, in milliseconds.
+/// Returns the best of many runs, in milliseconds.
 fn report<R>(name: &str, mut run: impl FnMut() -> R) {
     if wanted(name) {
         let ms = (0..10).map(|_| once(&mut run)).fold(f64::INFINITY, f64::min);
@@ -71,8 +72,8 @@ fn report<R>(name: &str, mut run: impl FnMut() -> R) {
     }
 }
 
-/// Reports the best of many runs, in milliseconds, for distorted pictures one by one and for all in one group. Runs of
-/// both take turns, as the machine's speed varies.
+/// Reports the best of many runs, in milliseconds, for distorted pictures one by one and in one group. The two take turns,
+/// because the speed of the machine varies.
 fn report_ladder<P, R>(name: &str, pictures: &[P], mut compute: impl FnMut(&[P]) -> R) {
     let name = format!("ladder {name}");
     if wanted(&name) {
@@ -108,7 +109,7 @@ fn measure<T: Sample + TryFrom<u32>>(
     let subsampled = Geometry { chroma: Some((WIDTH / 2, HEIGHT / 2)), ..geometry };
     let vif = VifWork { gain_limits: vec![100.0], scale0: true };
     let adm = |aim| AdmWork { passes: AdmOptions::default().pass(aim).into_iter().collect() };
-    // As the models of version 1 want it, and by default.
+    // The settings of the version 1 models, and the defaults.
     let fast = CambiOptions { high_res_speedup: 1080, vis_lum_threshold: 0.06, ..Default::default() };
     let options = SpeedOptions::default();
     let speed =
@@ -199,15 +200,15 @@ fn measure_thumbnail(bits: u32, data: &[u8]) {
     report(&format!("thumbnail {bits} bit"), || Thumbnail::new(&luma, depth));
 }
 
-/// A group of the next reference picture: that has to move, as motion skips rows that did not.
+/// Returns a group of the next reference picture. It must have moved, because motion skips equal rows.
 fn group<'a>(references: &[Picture<'a>; 2], distorted: &[Picture<'a>], turns: &mut usize) -> Group<'a> {
     *turns += 1;
     let distorted = distorted.iter().cloned().enumerate().collect();
     Group { reference: references[*turns % 2].clone(), distorted, history_only: false }
 }
 
-/// Measures everything that a model needs, for 8-bit 4:2:0 frames: in groups that overlap, one at a time, and of a
-/// ladder.
+/// Measures all features of a model for 8-bit 4:2:0 frames: in groups that overlap, one at a time, and of several
+/// renditions.
 fn measure_frame(model: &str, threads: usize) -> Result<(), Box<dyn Error>> {
     let plan = Plan::new(vec![Model::load(model)?], &[], ScoreOptions::default())?;
     let mut cpu = Cpu::new(threads)?;
@@ -220,14 +221,14 @@ fn measure_frame(model: &str, threads: usize) -> Result<(), Box<dyn Error>> {
         let samples = Samples::Host(&data[..]);
         let luma = Component { samples, width: WIDTH, height: HEIGHT, stride: WIDTH, step: 1, shift: 0 };
         let chroma = Component { width: chroma.0, height: chroma.1, ..luma };
-        // SAFETY: the samples are shared, and nothing changes them.
+        // SAFETY: the samples are shared and not written.
         let lease = unsafe { Lease::new(data.clone()) };
         Picture { luma, chroma: Some([chroma; 2]), lease: Some(lease) }
     });
     let references = [reference, next];
     let mut turns = 0;
     let name = format!("{model} {threads} threads");
-    // Of the time that a group takes where others overlap with it.
+    // The time of a group that overlaps with others.
     const GROUPS: usize = 16;
     let overlapping = format!("{name}, overlapping");
     if wanted(&overlapping) {

@@ -20,7 +20,7 @@ use watch::align::Aligner;
 use watch::thumbnail::Thumbnail;
 
 const FRAME: u64 = 40_000_000;
-/// All clips are compared at this size.
+/// The size of all clips.
 const SIZE: (usize, usize) = (640, 360);
 const RANGE: i64 = 25;
 
@@ -49,7 +49,7 @@ impl Ffmpeg {
         command
     }
 
-    /// Puts all clips one after the other.
+    /// Joins all clips, one after the other.
     fn join(&self, clips: &[PathBuf], out: &Path) -> Result<()> {
         let parts = clips.len();
         let mut graph = String::new();
@@ -66,7 +66,7 @@ impl Ffmpeg {
         if command.status()?.success() { Ok(()) } else { Err("ffmpeg cannot join the clips".into()) }
     }
 
-    /// The thumbnails of all frames.
+    /// Returns the thumbnails of all frames.
     fn thumbnails(&self, clip: &Path) -> Result<Vec<Thumbnail>> {
         let (width, height) = SIZE;
         let depth = BitDepth::new(8).ok_or("8 is a bit depth")?;
@@ -90,7 +90,7 @@ impl Ffmpeg {
         Ok(thumbnails)
     }
 
-    /// The thumbnails of the coded clip.
+    /// Returns the thumbnails of the coded clip.
     fn coded(&self, clip: &Path, arguments: &str, folder: &Path) -> Result<Vec<Thumbnail>> {
         let coded = folder.join("coded.mkv");
         let mut command = self.command(&[clip.to_owned()]);
@@ -107,8 +107,7 @@ impl Ffmpeg {
     }
 }
 
-/// Plays the reference, and at frame `i` the distorted frame that `shown` says; returns the offsets claimed, in
-/// frames.
+/// Plays the reference, and at frame `i` the distorted frame `shown(i)`. Returns the estimated offsets in frames.
 fn claims(
     reference: &[Thumbnail],
     distorted: &[Thumbnail],
@@ -185,7 +184,7 @@ fn main() -> Result<()> {
         }
         println!();
     }
-    // Every clip against every other, and the second half of each against its first.
+    // Compares every clip with every other, and the second half of each with its first.
     let mut unrelated = Tally::default();
     for (i, reference) in references.iter().enumerate() {
         let others = references[..references.len() - 1].iter().enumerate().filter(|(j, _)| *j != i);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! Compiles the kernels for `all` GPUs or for a list of them into the folder that builds take them from, and lists them in its
-//! file `list` for `scripts/kernel-report`: name, and how it came about.
+//! Compiles the kernels for `all` GPUs or for a list of them into the folder that builds read. The file `list` in it has
+//! the name and the origin of each object, for `scripts/kernel-report`.
 
 #[path = "../../../crates/engine/build/kernels.rs"]
 mod kernels;

@@ -104,7 +104,7 @@ fn format(text: &str) -> Result<VideoFormat, String> {
     (info.is_yuv() && info.depth()[0] == 8).then_some(format).ok_or("not a format with 8 bits".into())
 }
 
-/// One side of the comparison: where it goes in, and what it shows.
+/// One side of the comparison: its pad and its picture.
 #[derive(Clone)]
 struct Side {
     pad: &'static str,
@@ -112,7 +112,7 @@ struct Side {
     info: VideoInfo,
     memory: Memory,
     pairs: u32,
-    /// Made for the first channel, and sent by all.
+    /// The frames, made for the first channel and sent by all.
     frames: Arc<Mutex<Vec<gst::Buffer>>>,
 }
 
@@ -124,10 +124,10 @@ impl Side {
         Ok(Self { pad, distorted, info, memory, pairs: args.pairs, frames: Arc::default() })
     }
 
-    /// Frames in memory of the kind that downstream offers.
+    /// Makes frames in memory of the kind that downstream offers.
     fn make(&self, source: &AppSrc) -> Result<Vec<gst::Buffer>, Box<dyn Error>> {
         let mut query = gst::query::Allocation::new(Some(&self.info.to_caps()?), true);
-        // Not through what lies between, which need not pass it on.
+        // The query goes to the pad directly, because elements before it need not forward it.
         let pipeline =
             source.parent().and_downcast::<gst::Pipeline>().ok_or("a source without a pipeline")?;
         let element = pipeline.by_name("score").ok_or("no element in the pipeline")?;
@@ -156,7 +156,7 @@ impl Side {
         (0..self.pairs).map(frame).collect()
     }
 
-    /// A moving texture with grain; the distorted one has fewer shades.
+    /// Returns a moving texture with grain; the distorted one has fewer shades.
     fn draw(&self, buffer: &mut gst::BufferRef, time: u32) -> Result<(), Box<dyn Error>> {
         let mut frame = VideoFrameRef::from_buffer_ref_writable(buffer, &self.info)?;
         let wave = |v: u32, period: u32| (v % period).abs_diff(period / 2) * 120 / period;
@@ -185,7 +185,7 @@ impl Side {
         let duration =
             ClockTime::SECOND.mul_div_floor(self.info.fps().denom() as u64, self.info.fps().numer() as u64);
         let duration = duration.ok_or("a frame without a duration")?;
-        // Called on the source's own thread whenever it has nothing to send.
+        // Runs on the source's own thread whenever its queue is empty.
         let send = move |source: &AppSrc, _| {
             if frames.is_empty() {
                 let mut shared = self.frames.lock().unwrap_or_else(PoisonError::into_inner);
@@ -200,11 +200,11 @@ impl Side {
                 }
                 frames.clone_from(&shared);
             }
-            // Refused only while the pipeline stops.
+            // A buffer is refused only while the pipeline stops.
             let _ = if enough == Some(sent) {
                 source.end_of_stream()
             } else {
-                // Shares the memory.
+                // The copy shares the memory.
                 let mut buffer = frames[sent as usize % frames.len()].copy();
                 buffer.make_mut().set_pts(duration * sent);
                 buffer.make_mut().set_duration(duration);
@@ -221,17 +221,17 @@ fn sides(args: &Args, memory: Memory) -> Result<[Side; 2], Box<dyn Error>> {
     Ok([Side::new(args, memory, "ref_sink")?, Side::new(args, memory, "dist_sink")?])
 }
 
-/// A pipeline, to be stopped in any case.
+/// A pipeline that is stopped when it is dropped.
 struct Pipeline(gst::Pipeline);
 
 impl Drop for Pipeline {
     fn drop(&mut self) {
-        // Elements do not refuse to stop.
+        // A change to NULL cannot fail.
         let _ = self.0.set_state(gst::State::Null);
     }
 }
 
-/// A running pipeline that scores so many frames, or frames without end, on this GPU.
+/// Starts a pipeline that scores this many frames, or frames without end, on this GPU.
 fn play(
     args: &Args,
     backend: &str,
@@ -269,7 +269,7 @@ fn play(
     for side in sides {
         side.feed(&pipeline, enough)?;
     }
-    // All channels would take one lock to wait for the clock of the process.
+    // With the system clock, all channels would wait for one lock.
     pipeline.use_clock(Some(&glib::Object::new::<gst::SystemClock>()));
     let pipeline = Pipeline(pipeline);
     let element = pipeline.0.by_name("score").ok_or("no element")?;
@@ -280,7 +280,7 @@ fn play(
         }
         element.set_property_from_str(name, value);
     }
-    // The element that refuses says why on the bus.
+    // The reason of the failure is on the bus.
     let started = pipeline.0.set_state(gst::State::Playing);
     check_bus(&pipeline)?;
     started?;
@@ -291,7 +291,7 @@ fn explain(error: &gst::message::Error) -> Box<dyn Error> {
     format!("{}\n{}", error.error(), error.debug().unwrap_or_default()).into()
 }
 
-/// Fails with the error that an element has posted.
+/// Returns the error that an element has posted.
 fn check_bus(pipeline: &Pipeline) -> Result<(), Box<dyn Error>> {
     let error = pipeline.0.bus().and_then(|bus| bus.pop_filtered(&[gst::MessageType::Error]));
     match error.as_ref().map(|message| message.view()) {
@@ -355,7 +355,7 @@ fn measure(args: &Args) -> Result<(), Box<dyn Error>> {
         check_bus(&pipeline)?;
         Ok(element.property::<gst::Structure>("stats").get("frames-scored").unwrap_or_default())
     };
-    // Frames have to be made, and kernels to be loaded.
+    // Frames are made and kernels loaded before the measurement.
     while scored()? < 100 {
         std::thread::sleep(Duration::from_millis(100));
     }
@@ -405,7 +405,7 @@ fn measure(args: &Args) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The lower quartile, the median and the upper quartile.
+/// Returns the lower quartile, the median and the upper quartile.
 fn quartiles(mut values: Vec<f64>) -> [f64; 3] {
     values.sort_by(f64::total_cmp);
     [1, 2, 3].map(|quarter| values[(values.len() - 1) * quarter / 4])
@@ -437,7 +437,7 @@ fn followed(channels: &[Pipeline]) -> Result<Followed, Box<dyn Error>> {
     Ok(sum)
 }
 
-/// CPU seconds that this process has spent, user and system time of all threads.
+/// Returns the CPU seconds of this process: user and system time of all threads.
 fn cpu_time() -> Result<f64, Box<dyn Error>> {
     let stat = std::fs::read_to_string("/proc/self/stat")?;
     // After the name, which may contain anything: user and system time are the 12th and 13th field, in 1/100 s.
@@ -446,7 +446,7 @@ fn cpu_time() -> Result<f64, Box<dyn Error>> {
     Ok(ticks / 100.0)
 }
 
-/// Resident memory of this process, in GB.
+/// Returns the resident memory of this process in GB.
 fn resident() -> Result<f64, Box<dyn Error>> {
     let status = std::fs::read_to_string("/proc/self/status")?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
@@ -456,14 +456,14 @@ fn resident() -> Result<f64, Box<dyn Error>> {
 
 fn follow(args: &Args, count: u32) -> Result<(), Box<dyn Error>> {
     let devices = gpus(args);
-    // The memory that an element offers is its GPU's.
+    // The element offers memory of its GPU.
     let sides = devices.iter().map(|_| sides(args, args.memory)).collect::<Result<Vec<_>, _>>()?;
     let channel = |i: u32| {
         let at = i as usize % devices.len();
         play(args, &args.backend, devices[at], sides[at].clone(), None)
     };
     let channels = (0..count).map(channel).collect::<Result<Vec<_>, _>>()?;
-    // Each has to get going.
+    // Waits until each channel scores.
     let second = args.fps * u64::from(count);
     while followed(&channels)?.scored < 2 * second {
         std::thread::sleep(Duration::from_millis(100));
@@ -488,7 +488,7 @@ fn follow(args: &Args, count: u32) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Numbers of the GPUs to use, at least one; `None` for the one that the element chooses.
+/// Returns the numbers of the GPUs to use, at least one; `None` is the one that the element chooses.
 fn gpus(args: &Args) -> Vec<Option<i32>> {
     let numbers = match &args.devices {
         None => vec![],
@@ -501,7 +501,7 @@ fn gpus(args: &Args) -> Vec<Option<i32>> {
     if numbers.is_empty() { vec![None] } else { numbers.into_iter().map(Some).collect() }
 }
 
-/// Checks each GPU, all at once.
+/// Checks all GPUs at the same time.
 fn check_all(args: &Args, frames: u64) -> Result<(), Box<dyn Error>> {
     if args.split {
         return check(args, gpus(args)[0], frames);

@@ -10,28 +10,28 @@ use gsthipvmaf::message::FrameMessage;
 
 use crate::number::LOWEST_PSNR;
 
-/// Memory that is allocated over time, in samples that are evenly spaced.
+/// Samples of allocated memory at even distances.
 ///
-/// The allocator keeps what it once had, so what counts is not what the system sees, but what is allocated, and of that what it
-/// comes down to again and again: a leak raises it, and a full queue does not. A busy machine can keep queues full for as long
-/// as it is busy, so where frames wait, samples are to be taken when none comes.
+/// The allocator keeps freed memory, so the resident size shows nothing. The allocated size shows a leak in its minima: a
+/// leak raises them, and a full queue does not. On a busy machine queues may stay full, so a test with queues takes its
+/// samples while no frame arrives.
 #[derive(Default)]
 pub struct Memory(Vec<f64>);
 
-/// How much more may be allocated in the last quarter of the samples than in the one before, in MiB.
+/// The allowed growth from the third quarter of the samples to the last, in MiB.
 const GROWTH: f64 = 1.0;
-/// The least number of samples that says something: the minimum of fewer than three in a quarter is noise.
+/// The least number of samples for a result: the minimum of fewer than three in a quarter is noise.
 const SAMPLES: usize = 4 * 3;
 
 impl Memory {
-    /// Takes a sample; in MiB.
+    /// Takes a sample in MiB.
     pub fn sample(&mut self) {
         // SAFETY: mallinfo2 only reads.
         let info = unsafe { libc::mallinfo2() };
         self.0.push((info.uordblks + info.hblkhd) as f64 / 1048576.0);
     }
 
-    /// The least in the third quarter and in the last, when everything that is kept has been allocated long since.
+    /// Returns the minima of the third and of the last quarter, in which all permanent memory is allocated.
     pub fn late(&self) -> (f64, f64) {
         let least = |samples: &[f64]| samples.iter().copied().reduce(f64::min).unwrap_or_default();
         let quarter = self.0.len() / 4;
@@ -53,7 +53,7 @@ struct Frame {
     scored: bool,
 }
 
-/// A rendition's frames that are not settled yet, by running time, and what became of the others.
+/// A rendition's pending frames, by running time, and the counts of the others.
 #[derive(Default)]
 pub struct Rendition {
     pub label: String,
@@ -61,7 +61,7 @@ pub struct Rendition {
     distorted: BTreeMap<ClockTime, u64>,
     /// Frames that were lost on purpose.
     injected: BTreeSet<ClockTime>,
-    /// Frames that were not scored, until an event says so.
+    /// Frames without a score that no event has reported yet.
     unreported: BTreeSet<ClockTime>,
     /// Gaps that events have reported.
     reported: VecDeque<Gap>,
@@ -76,16 +76,15 @@ pub struct Counts {
     pub arrived: u64,
     pub scored: u64,
     pub injected: u64,
-    /// Frames in events about gaps.
+    /// The number of frames in gap events.
     pub reported: u64,
     pub gaps: u64,
-    /// Frames without a score while the stream could not be scored. If the packets with a new size are lost, the decoder goes
-    /// on
-    /// with the old one.
+    /// Frames without a score while the stream could not be scored. If the packets with a new size are lost, the decoder
+    /// goes on with the old one.
     pub failed: u64,
 }
 
-/// The stream cannot be scored after this reference frame, up to another.
+/// A part of the stream that cannot be scored, after one reference frame and up to another.
 struct Failure {
     after: Option<ClockTime>,
     until: Option<ClockTime>,
@@ -111,9 +110,9 @@ impl Gap {
     }
 }
 
-/// How long frames are remembered after the newest one.
+/// The time for which frames are remembered.
 const MEMORY: ClockTime = ClockTime::from_seconds(20);
-/// Faults that are listed.
+/// The number of faults that are listed.
 const FAULTS: usize = 10;
 
 impl Rendition {
@@ -127,7 +126,7 @@ impl Rendition {
         }
     }
 
-    /// A reference frame has arrived at the element.
+    /// Records a reference frame at the element.
     pub fn reference(&mut self, at: ClockTime, number: Option<u64>) {
         let Some(number) = number else {
             return self.fault(format!("the reference frame at {at} has no number"));
@@ -172,7 +171,7 @@ impl Rendition {
         }
     }
 
-    /// A distorted frame has arrived at the element.
+    /// Records a distorted frame at the element.
     pub fn distorted(&mut self, at: ClockTime, number: Option<u64>) {
         match number {
             Some(number) => {
@@ -183,14 +182,14 @@ impl Rendition {
         }
     }
 
-    /// The packets of this frame were lost.
+    /// Records that the packets of this frame were lost.
     pub fn lose(&mut self, at: ClockTime) {
         if self.injected.insert(at) {
             self.counts.injected += 1;
         }
     }
 
-    /// The element has posted a score.
+    /// Checks a score of the element.
     pub fn scored(&mut self, message: &FrameMessage) {
         self.counts.scored += 1;
         let frame = message.running_time.and_then(|at| self.reference.get_mut(&at));
@@ -210,7 +209,7 @@ impl Rendition {
         }
     }
 
-    /// The element has posted an event.
+    /// Checks an event of the element.
     pub fn event(&mut self, event: &EventMessage) {
         match (event.event, event.state) {
             (Event::Unpaired, _) => {}
@@ -234,7 +233,7 @@ impl Rendition {
         self.reported.push_back(gap);
     }
 
-    /// Nothing more comes. `unpaired` and `unmatched` are what the element has counted.
+    /// Checks the end. `unpaired` and `unmatched` are the element's counts.
     pub fn end(&mut self, unpaired: u64, unmatched: u64) {
         for (at, frame) in std::mem::take(&mut self.reference) {
             self.settle(at, &frame);

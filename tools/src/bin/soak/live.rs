@@ -17,22 +17,22 @@ use crate::number;
 use crate::random::Random;
 use crate::watchdog::Watchdog;
 
-/// Sizes that the video changes between, all at least as wide as the number that is drawn into each frame.
+/// The sizes of the video, all at least as wide as the number in each frame.
 const SIZES: [(i32, i32); 3] = [(192, 108), (256, 144), (320, 180)];
-/// Seconds between changes of the size, and as many between restarts of a sender, which come half of that later.
+/// Seconds between changes of the size, and between restarts of a sender, which are half of that later.
 const TURN: u64 = 6;
-/// After these seconds, three sizes and two senders have met each other.
+/// The seconds after which each of three sizes has occurred with each of two senders.
 const TURNS: u64 = 6 * TURN;
-/// Then memory is looked at, for which these seconds prepare. Frames that wait, the more the busier the machine, are not to count,
-/// nor are as many as have once waited, which pools keep until the size changes. So queues run empty, a few frames of another size
-/// follow, and then there is neither a frame nor a sender.
+/// The calm seconds in which memory is measured. Frames in queues must not count, nor the free buffers of pools, which are
+/// kept until the size changes. So queues run empty, a few frames of another size follow, and then there is neither a frame
+/// nor a sender.
 const CALM: u64 = 4;
 const CYCLE: u64 = TURNS + CALM;
 const CALM_SIZE: (i32, i32) = (208, 116);
 const CALM_FRAMES: u64 = 5;
-/// At how many of 1000 frames a loss begins.
+/// The number of losses per 1000 frames.
 const LOSS: u64 = 10;
-/// How many frames a loss takes at most.
+/// The maximum number of frames in a loss.
 const BURST: u64 = 10;
 
 const RTP: &str = "application/x-rtp,media=video,clock-rate=90000,encoding-name=H264,payload=96";
@@ -43,7 +43,7 @@ fn lock(renditions: &Renditions) -> MutexGuard<'_, Vec<Rendition>> {
     renditions.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Runs for so many seconds. What was wrong.
+/// Runs for this many seconds. Returns the faults.
 pub fn run(duration: u64, seed: u64) -> Result<Vec<String>, Box<dyn Error>> {
     let pipeline = gst::parse::launch(
         "videotestsrc name=source is-live=true pattern=ball ! capsfilter name=size ! tee name=film allow-not-linked=true \
@@ -82,7 +82,7 @@ pub fn run(duration: u64, seed: u64) -> Result<Vec<String>, Box<dyn Error>> {
 
     let bus = pipeline.bus().ok_or("the pipeline has no bus")?;
     let dog = Watchdog::new("live");
-    // No second is shorter, as it would be after one that took longer: calm takes its time.
+    // A late second does not shorten the next one, because the calm part needs its time.
     let (mut begun, mut second) = (Instant::now(), 0u64);
     let mut memory = Memory::default();
     let mut ended = false;
@@ -153,7 +153,7 @@ pub fn run(duration: u64, seed: u64) -> Result<Vec<String>, Box<dyn Error>> {
     Ok(faults)
 }
 
-/// Takes what the element says.
+/// Checks a message of the element.
 fn take(structure: &gst::StructureRef, renditions: &Renditions, pads: &[gst::Pad], dog: &Watchdog) {
     let place = |name: &str| pads.iter().position(|pad| pad.name() == name);
     if let Ok(VmafMessage::Frame(frame)) = VmafMessage::try_from(structure) {
@@ -219,7 +219,7 @@ fn resize(size: &gst::Element, (width, height): (i32, i32)) {
     size.set_property("caps", caps.build());
 }
 
-/// Lets so many more frames pass as are `admitted`.
+/// Drops frames unless they are `admitted`.
 fn admit(pad: &gst::Pad, admitted: &Arc<AtomicU64>) {
     let admitted = admitted.clone();
     pad.add_probe(PadProbeType::BUFFER, move |_, _| {
@@ -266,12 +266,12 @@ fn watch_distorted(pad: &gst::Pad, i: usize, renditions: &Renditions) {
     });
 }
 
-/// Running time and number of a frame.
+/// Returns the running time and the number of a frame.
 fn look(pad: &gst::Pad, buffer: &gst::BufferRef) -> Option<(ClockTime, Option<u64>)> {
     Some((number::running_time(pad, buffer)?, number::read(buffer, &number::info(pad)?)))
 }
 
-/// Puts in what receives a rendition. The port that it listens to.
+/// Adds the receiver of a rendition. Returns its port.
 fn receive(pipeline: &gst::Pipeline, pad: &gst::Pad) -> Result<i32, Box<dyn Error>> {
     let bin = gst::parse::bin_from_description(
         &format!(
@@ -286,7 +286,7 @@ fn receive(pipeline: &gst::Pipeline, pad: &gst::Pad) -> Result<i32, Box<dyn Erro
     pipeline.add(&bin)?;
     bin.static_pad("src").ok_or("the receiver has no output")?.link(pad)?;
     let source = bin.by_name("source").ok_or("no source")?;
-    // Binds it to a port that is free.
+    // READY binds it to a free port.
     source.set_state(gst::State::Ready)?;
     Ok(source.property("port"))
 }
@@ -300,7 +300,7 @@ fn restore_times(pad: &gst::Pad) {
         let mut bytes = [0; 4];
         if buffer.copy_to_slice(4, &mut bytes).is_ok() {
             let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
-            // It has 32 bits of 90 kHz.
+            // The timestamp has 32 bits, in units of 1/90 kHz.
             let step = u32::from_be_bytes(bytes).wrapping_sub(*last as u32).cast_signed();
             *last = last.saturating_add_signed(i64::from(step));
             let buffer = buffer.make_mut();
@@ -311,7 +311,7 @@ fn restore_times(pad: &gst::Pad) {
     });
 }
 
-/// Encodes and sends a rendition, and loses some of it.
+/// A sender that encodes a rendition and loses some of its packets.
 struct Sender {
     i: usize,
     kbits: u32,
@@ -322,7 +322,7 @@ struct Sender {
 }
 
 impl Sender {
-    /// Starts the sender, with other sequence numbers than before and as another source, like any that is started anew.
+    /// Starts the sender with new sequence numbers and a new SSRC, like any sender that restarts.
     fn start(&mut self, pipeline: &gst::Pipeline, film: &gst::Element) -> Result<(), Box<dyn Error>> {
         let bin = gst::parse::bin_from_description(
             &format!(
@@ -361,7 +361,7 @@ impl Sender {
     }
 }
 
-/// Loses all packets of some frames.
+/// Drops all packets of some frames.
 fn lose(pad: &gst::Pad, i: usize, random: Random, renditions: &Renditions) {
     let renditions = renditions.clone();
     /// The frame whose packets come, whether it is lost, and how many more are.

@@ -2,30 +2,30 @@
 
 //! Numbers in pictures: blocks of black and white that survive an encoder.
 //!
-//! Numbers differ in two blocks at least, so that the PSNR of two frames with different numbers is low, however
-//! alike they are else: below 10 log10(255^2 P / (2 * 16^2 * 219^2)), which is 21 dB for P = 320x180 samples.
+//! Two numbers differ in at least two blocks. So the PSNR of two frames with different numbers is low, even if they are
+//! equal otherwise: below 10 log10(255^2 P / (2 * 16^2 * 219^2)), which is 21 dB for P = 320x180 samples.
 
 use gst_video::prelude::*;
 use gst_video::{VideoFrameRef, VideoInfo};
 
-/// Samples of a block, and blocks in a row.
+/// The size of a block in samples, and the blocks in a row.
 const SIZE: usize = 16;
 const COLUMNS: usize = 12;
 const BITS: usize = 2 * COLUMNS;
 const BLACK: u8 = 16;
 const WHITE: u8 = 235;
 
-/// Smallest PSNR of frames that belong together, in dB: above the 21 dB that frames with different numbers can reach,
-/// and below what the encoders make.
+/// The smallest PSNR of a right pair, in dB: above the 21 dB of frames with different numbers, and below the quality of the
+/// encoders.
 pub const LOWEST_PSNR: f64 = 22.0;
 
-/// The number with a bit that makes the count of ones even.
+/// Returns the number with a parity bit.
 fn code(number: u64) -> u64 {
     let number = number & ((1 << (BITS - 1)) - 1);
     number << 1 | u64::from(number.count_ones() & 1)
 }
 
-/// First row and column of the block of a bit.
+/// Returns the first row and column of the block of a bit.
 fn block(bit: usize) -> (usize, usize) {
     (bit / COLUMNS * SIZE, bit % COLUMNS * SIZE)
 }
@@ -45,7 +45,7 @@ pub fn write(buffer: &mut gst::BufferRef, info: &VideoInfo, number: u64) -> Opti
     Some(())
 }
 
-/// Reads a number. `None` where there is none that is intact.
+/// Reads a number; `None` without an intact one.
 pub fn read(buffer: &gst::BufferRef, info: &VideoInfo) -> Option<u64> {
     let frame = VideoFrameRef::from_buffer_ref_readable(buffer, info).ok()?;
     let stride = usize::try_from(frame.plane_stride()[0]).ok()?;
@@ -63,12 +63,12 @@ pub fn read(buffer: &gst::BufferRef, info: &VideoInfo) -> Option<u64> {
     (code(read >> 1) == read).then_some(read >> 1)
 }
 
-/// The format of what goes through a pad.
+/// Returns the video format of a pad.
 pub fn info(pad: &gst::Pad) -> Option<VideoInfo> {
     VideoInfo::from_caps(&*pad.current_caps()?).ok()
 }
 
-/// Running time of a buffer that goes through a pad.
+/// Returns the running time of a buffer on a pad.
 pub fn running_time(pad: &gst::Pad, buffer: &gst::BufferRef) -> Option<gst::ClockTime> {
     let event = pad.sticky_event::<gst::event::Segment>(0)?;
     event.segment().downcast_ref::<gst::ClockTime>()?.to_running_time(buffer.pts()?)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! Seeks to and fro, in the midst of everything.
+//! Seeks at random times while the pipeline plays.
 
 use std::error::Error;
 
@@ -14,13 +14,13 @@ use crate::random::Random;
 use crate::watchdog::Watchdog;
 
 const FRAME: ClockTime = ClockTime::from_mseconds(40);
-/// Frames of the video.
+/// The number of frames of the video.
 const LENGTH: u64 = 2500;
 
-/// Seeks so many times. What was wrong.
+/// Seeks this many times. Returns the faults.
 pub fn run(seeks: u32, seed: u64) -> Result<Vec<String>, Box<dyn Error>> {
-    // A sink that waits for its first frame after each seek would be paused for good now and then: seeks do not wait
-    // here for the last one to be done, and that is when a pipeline can lose track of its sinks' states.
+    // The sink does not preroll. Seeks do not wait for the one before here, in which case a pipeline may lose the state of
+    // its sinks and stay paused.
     let pipeline = gst::parse::launch(
         "videotestsrc name=source pattern=ball ! capsfilter name=size \
          caps=video/x-raw,format=I420,width=192,height=108,framerate=25/1 ! tee name=film \
@@ -45,9 +45,8 @@ pub fn run(seeks: u32, seed: u64) -> Result<Vec<String>, Box<dyn Error>> {
         if turn % 10 == 0 {
             memory.sample();
         }
-        // Some seeks follow each other at once, others after some frames. Messages of the last run are taken as well, so that
-        // the
-        // next turn waits for frames of its own.
+        // Some seeks follow each other at once, others after some frames. Messages of the last run are taken as well, so
+        // that the next turn waits for frames of its own.
         let mut frames = random.below(12);
         while let Some(message) = bus.timed_pop((frames == 0).then_some(ClockTime::ZERO)) {
             match message.view() {
@@ -67,7 +66,7 @@ pub fn run(seeks: u32, seed: u64) -> Result<Vec<String>, Box<dyn Error>> {
         let to = FRAME * random.below(LENGTH);
         let flags =
             SeekFlags::FLUSH | if random.below(2) == 0 { SeekFlags::ACCURATE } else { SeekFlags::empty() };
-        // As applications seek, or from upstream, as a source may flush on its own.
+        // Seeks as an application does, or from upstream, as a source does that flushes by itself.
         match random.below(3) {
             0 => source.seek_simple(flags, to)?,
             _ => pipeline.seek_simple(flags, to)?,
@@ -113,7 +112,7 @@ fn fault(frame: &FrameMessage) -> Option<String> {
     Some(format!("seeks: the frame at {reference:?} was compared with another, PSNR is {psnr:.1} dB"))
 }
 
-/// Gives every frame the number that follows from its time.
+/// Draws into each frame the number of its time.
 fn draw_numbers(pad: &gst::Pad) {
     pad.add_probe(PadProbeType::BUFFER, move |pad, info| {
         if let (Some(format), Some(buffer)) = (number::info(pad), info.buffer_mut()) {

@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! Ends the program when nothing happens any more.
+//! Ends the program when nothing makes progress.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Longer than anything takes here, on a busy machine too.
+/// The limit without progress, above that of any step, even on a busy machine.
 const PROGRESS_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Barks unless it is fed.
+/// A watchdog, which ends the program unless it is fed.
 pub struct Watchdog {
     fed: Arc<AtomicU64>,
     ended: Arc<AtomicBool>,
 }
 
 impl Watchdog {
-    /// Watches over a part of the program.
+    /// Starts a watchdog for a part of the program.
     pub fn new(part: &'static str) -> Self {
         let dog = Self { fed: Arc::default(), ended: Arc::default() };
         let (fed, ended) = (dog.fed.clone(), dog.ended.clone());
