@@ -336,7 +336,7 @@ fn a_disk_that_is_full_costs_what_does_not_fit() {
 }
 
 #[test]
-fn changed_inputs_and_seams_that_do_not_match_are_refused() {
+fn changed_inputs_and_boundaries_that_do_not_match_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     let files = clips(folder, "cinema", CINEMA, 90, "matroskamux", X264);
