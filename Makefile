@@ -44,7 +44,7 @@ site: ## make a site of README.md and docs/ in target/site, with mdBook
 	@scripts/site
 
 # The demo runs `score`, and is built with little else. Once the plugin is there, the whole program stays whole.
-demo: $(if $(wildcard $(PLUGINS)/libgsthipvmaf.so),plugin,score) $(PACKAGES) ## score an encoding of a real film; leaves results, a plot and a report in target/demo
+demo: $(if $(wildcard $(PLUGINS)/libgsthipvmaf.so),plugin,score) $(PACKAGES) ## score an encoding of a real film; leaves results and a report in target/demo
 	@scripts/demo
 	@scripts/built
 

@@ -21,8 +21,8 @@ pub struct Entry {
 }
 
 /// Options that belong to a run and not to a title.
-const OF_RUN: [&str; 10] =
-    ["results", "no-provenance", "plot", "report", "worst", "json", "x264", "backend", "threads", "decoder"];
+const OF_RUN: [&str; 9] =
+    ["results", "no-provenance", "report", "worst", "json", "x264", "backend", "threads", "decoder"];
 
 /// Reads a list.
 pub fn read(path: &Path) -> Result<Vec<Entry>, Error> {

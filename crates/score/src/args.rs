@@ -102,9 +102,6 @@ pub struct Args {
     /// Omit version, backend and speed from the results, so that two runs can be compared
     #[arg(long)]
     pub no_provenance: bool,
-    /// Draw the scores over time into an SVG file
-    #[arg(long, value_name = "FILE")]
-    pub plot: Option<PathBuf>,
     /// Write a self-contained HTML report: zoomable curves, histogram, percentiles, worst frames with heatmaps, and
     /// provenance
     #[arg(long, value_name = "FILE")]

@@ -14,7 +14,6 @@ use super::format::{self, Seen};
 use super::frame_info::FrameInfo;
 use super::model::{self, Choice};
 use super::pairing::{self, File, Kept, Pairing, Timeline, Wanted};
-use super::plot::Plot;
 use super::progress::Progress;
 use super::rendition::{self, Rendition};
 use super::report::Report;
@@ -45,7 +44,6 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
         return Ok(exit_code(signal));
     }
     let report = args.report.as_deref().map(|path| Report::create(path, &job, args.worst)).transpose()?;
-    let plot = args.plot.as_deref().map(Plot::create).transpose()?;
     let mut progress = Progress::new(video.duration, job.preprocessing.time_range);
     let watch = |element: &gst::Element| report.iter().for_each(|report| report.worst.watch(element));
     let outcome = run::score_with(&job, &watch, &mut |event| progress.show(event));
@@ -61,7 +59,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     }
     let report = report.filter(|_| outcome.renditions.iter().any(|scores| !scores.frames.is_empty()));
     let report = report.map_or(Ok(()), |report| report.write(&summary, &outcome.renditions));
-    end(args, outcome, plot, report)
+    end(args, outcome, report)
 }
 
 /// A job with the decisions behind it.
@@ -413,12 +411,7 @@ fn time_range(args: &Args, video: &Video, timeline: Option<&Timeline>) -> Result
 }
 
 /// Prints the results, and returns the exit code. `report` is the result of writing the report.
-fn end(
-    args: &Args,
-    outcome: Outcome,
-    plot: Option<Plot>,
-    report: Result<(), Error>,
-) -> Result<ExitCode, Error> {
+fn end(args: &Args, outcome: Outcome, report: Result<(), Error>) -> Result<ExitCode, Error> {
     let frames: Vec<_> = outcome.renditions.iter().map(|scores| scores.frames.len()).collect();
     let scored = frames.iter().any(|count| *count > 0);
     if outcome.signal.is_some() {
@@ -427,7 +420,7 @@ fn end(
     }
     if scored {
         let complete = outcome.failure.is_none() && outcome.signal.is_none();
-        show(args, &outcome.renditions, plot, complete)?;
+        show(args, &outcome.renditions, complete)?;
         report?;
         print_written(args, args.report.as_deref())?;
     }
@@ -445,17 +438,15 @@ fn end(
     }
 }
 
-fn show(args: &Args, renditions: &[Scores], plot: Option<Plot>, complete: bool) -> Result<(), Error> {
+fn show(args: &Args, renditions: &[Scores], complete: bool) -> Result<(), Error> {
     if !args.json {
         output::print(table::show(renditions, args.worst))?;
     }
-    plot.map_or(Ok(()), |plot| plot.write(renditions))?;
     let results = args.results.as_ref().map(|path| match complete || watch::output::is_stream(path) {
         true => path.clone(),
         false => format!("{}.partial", path.display()).into(),
     });
-    let results = results.as_deref();
-    print_written(args, results.into_iter().chain(args.plot.as_deref()))
+    print_written(args, results.as_deref())
 }
 
 fn print_written<'a>(args: &Args, files: impl IntoIterator<Item = &'a Path>) -> Result<(), Error> {

@@ -28,7 +28,6 @@ pub mod output;
 mod outputs;
 mod padding;
 mod pairing;
-mod plot;
 mod preprocessing;
 mod preview;
 mod probe;

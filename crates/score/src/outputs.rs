@@ -37,7 +37,6 @@ fn outputs(args: &Args, renditions: &[(String, Rendition)]) -> Vec<(&'static str
         labels.map(|label| gsthipvmaf::results::of_rendition(path, label, 1)).collect::<Vec<_>>()
     };
     let results = args.results.iter().flat_map(|path| std::iter::once(path.clone()).chain(of_others(path)));
-    let others = [("--plot", &args.plot), ("--report", &args.report)];
-    let others = others.into_iter().filter_map(|(option, path)| Some((option, path.clone()?)));
-    results.map(|path| ("--results", path)).chain(others).collect()
+    let report = args.report.iter().map(|path| ("--report", path.clone()));
+    results.map(|path| ("--results", path)).chain(report).collect()
 }

@@ -34,15 +34,15 @@ fn no_input_and_no_other_output_is_overwritten() {
     film(&folder.join("film.mkv"));
     fs::write(folder.join("model.json"), include_str!("../../../../models/vmaf_v0.6.1.json")).unwrap();
     fs::hard_link(folder.join("film.mkv"), folder.join("hard.html")).unwrap();
-    symlink("film.mkv", folder.join("soft.svg")).unwrap();
+    symlink("film.mkv", folder.join("soft.html")).unwrap();
     let before = fs::read(folder.join("film.mkv")).unwrap();
     for outputs in [
-        ["--plot", "film.mkv"].as_slice(),
-        &["--plot", "./film.mkv"],
-        &["--plot", "soft.svg"],
+        ["--report", "film.mkv"].as_slice(),
+        &["--report", "./film.mkv"],
+        &["--report", "soft.html"],
         &["--report", "hard.html"],
         &["--model", "model.json", "--results", "model.json"],
-        &["--plot", "new", "--report", "./new"],
+        &["--results", "new.json", "--report", "./new.json"],
         &["--results", "new.json", "--report", "new.json"],
     ] {
         let ended = score(folder, outputs);
@@ -60,17 +60,18 @@ fn devices_pipes_and_links_are_written_to() {
     film(&folder.join("film.mkv"));
     symlink("page", folder.join("report.html")).unwrap();
     assert!(Command::new("mkfifo").arg(folder.join("pipe.json")).status().unwrap().success());
-    symlink("/dev/null", folder.join("null.svg")).unwrap();
     let pipe = folder.join("pipe.json");
     let reader = thread::spawn(move || fs::read_to_string(pipe).unwrap());
-    let ended =
-        score(folder, &["--results", "pipe.json", "--plot", "null.svg", "--report", "report.html", "--json"]);
+    let ended = score(folder, &["--results", "pipe.json", "--report", "report.html", "--json"]);
     assert!(ended.status.success(), "{}", ended.stderr);
     let results: Value = serde_json::from_str(&reader.join().unwrap()).unwrap();
     assert_eq!(results["frames"].as_array().unwrap().len(), 4);
     assert!(fs::metadata(folder.join("pipe.json")).unwrap().file_type().is_fifo());
-    assert!(folder.join("null.svg").is_symlink() && folder.join("report.html").is_symlink());
+    assert!(folder.join("report.html").is_symlink());
     assert!(fs::read_to_string(folder.join("page")).unwrap().contains("<html"));
+    symlink("/dev/null", folder.join("null.html")).unwrap();
+    let ended = score(folder, &["--report", "null.html"]);
+    assert!(ended.status.success() && folder.join("null.html").is_symlink(), "{}", ended.stderr);
 }
 
 /// Known before scoring if possible; output that the reader does not take is not lost silently.
@@ -83,12 +84,10 @@ fn pipes_that_nobody_reads_and_full_disks_are_errors() {
     symlink("/dev/full", folder.join("full.json")).unwrap();
     for (option, path, why) in [
         ("--results", "pipe.json", "nothing reads from the pipe"),
-        ("--plot", "pipe.json", "nothing reads from the pipe"),
         ("--report", "pipe.json", "nothing reads from the pipe"),
         ("--results", "full.json", "No space left"),
-        ("--plot", "full.json", "No space left"),
         ("--report", "full.json", "No space left"),
-        ("--plot", ".", "it is a folder"),
+        ("--report", ".", "it is a folder"),
     ] {
         let ended = score(folder, &[option, path]);
         assert_eq!(ended.status.code(), Some(1), "{option} {path}: {}", ended.stderr);
