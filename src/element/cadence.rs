@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! How far apart the frames of a stream are, as its caps announce it and as its timestamps show.
+//! The distance of a stream's frames, from its caps and from its timestamps.
 //!
-//! RTP, RTSP and WebRTC announce no frame rate, caps of decoders announce twice the rate of some files, and screen captures
-//! have frames only when something changes. What frames are paired by, how long one is waited for and when one is missing
-//! all depend on the distance of frames, so it is taken from the timestamps wherever these and the caps disagree.
+//! RTP, RTSP and WebRTC have no frame rate in their caps, decoders announce twice the rate of some files, and screen
+//! captures send a frame only when something changes. Pairing, waiting and the detection of missing frames depend on the
+//! distance of frames, so it is taken from the timestamps wherever they disagree with the caps.
 
 use std::collections::VecDeque;
 
 use gst::ClockTime;
 
-/// How many distances are remembered.
+/// The number of distances that are remembered.
 const REMEMBERED: usize = 24;
 /// From how many distances on they outweigh the caps.
 const ENOUGH: usize = 4;

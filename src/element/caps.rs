@@ -109,8 +109,8 @@ fn with(formats: &[VideoFormat], kinds: &[Kind], more: impl Fn(Builder) -> Build
     caps
 }
 
-/// How colours are coded, as far as caps say it. A field that caps leave out is unknown: GStreamer's defaults depend on the
-/// size and would make renditions of one ladder differ.
+/// The colorimetry of caps. A field that is not in the caps is unknown: GStreamer's defaults depend on the size, so
+/// renditions of one ladder would differ.
 #[derive(Clone, Copy)]
 pub struct Colors {
     tagged: VideoColorimetry,
@@ -146,7 +146,7 @@ impl Colors {
 
     /// Returns the names of the fields that both give, with other values. `depth`: bits of a sample.
     pub fn differences(self, other: Self, depth: u32) -> Vec<&'static str> {
-        // Of other sizes, that may be other assumptions, and no tags at all.
+        // Both are assumptions, which depend on the size; neither side has tags.
         if self.assumed && other.assumed {
             return vec![];
         }
@@ -166,7 +166,7 @@ impl Colors {
     }
 }
 
-/// How many times as wide as high a picture is shown.
+/// Returns the display aspect ratio of a picture.
 pub fn shape(info: &VideoInfo) -> f64 {
     let par = info.par();
     f64::from(info.width()) * f64::from(par.numer()) / (f64::from(info.height()) * f64::from(par.denom()))

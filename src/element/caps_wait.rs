@@ -11,8 +11,8 @@ use gst::prelude::*;
 use super::lock;
 use super::upstream::sink_pads;
 
-/// How long a thread waits for the reference's caps, all in all. One that feeds both pads, the distorted one first, waits for
-/// itself; another can ask in its turn.
+/// The total time that a thread waits for the reference's caps. A thread that feeds both pads, the distorted one
+/// first, would wait for itself.
 const CAPS_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// After so long a thread may wait once more, and one that is gone is forgotten.

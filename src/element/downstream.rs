@@ -26,11 +26,11 @@ pub struct Stamp {
     pub timestamp: Option<StreamTime>,
     pub stream_time: Option<StreamTime>,
     pub running_time: ClockTime,
-    /// How long the frame lasts in the stream.
+    /// The duration of the frame in stream time.
     pub duration: Option<StreamTime>,
-    /// How long it lasts in running time.
+    /// The duration in running time.
     pub lasts: Option<ClockTime>,
-    /// Where the frame carries one: hours, minutes, seconds and frames.
+    /// The time code of the frame, if any: hours, minutes, seconds and frames.
     pub time_code: Option<Arc<str>>,
 }
 
@@ -168,7 +168,7 @@ impl Item {
         if let Self::Frame(frame) = self { Some(frame) } else { None }
     }
 
-    /// It has not left.
+    /// Returns true if the frame has not left.
     fn leaves(&self) -> bool {
         self.frame().is_none_or(|frame| frame.buffer.is_some())
     }

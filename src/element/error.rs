@@ -297,7 +297,7 @@ impl Error {
     }
 }
 
-/// How two videos get one format: that with more bits, as fewer would change what is compared.
+/// Returns the conversion to a common format: that with more bits, because fewer bits would change the comparison.
 fn same_format(reference: &VideoInfo, distorted: &VideoInfo) -> String {
     if distorted.comp_depth(0) > reference.comp_depth(0) {
         format!("convert the reference first: videoconvert ! video/x-raw,format={}", distorted.format())

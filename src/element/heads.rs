@@ -56,7 +56,7 @@ impl Clock {
 struct Lookahead {
     /// Reference frames to take without waiting for those behind.
     off_for: u32,
-    /// How many it was the last time.
+    /// The number that was set the last time.
     last: u32,
 }
 
@@ -70,7 +70,7 @@ impl Lookahead {
     }
 }
 
-/// How the heads are looked at.
+/// The settings by which heads are paired.
 #[derive(Clone, Copy, Debug)]
 pub struct Heads {
     pub pairing: Pairing,

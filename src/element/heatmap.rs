@@ -156,7 +156,7 @@ pub fn unreadable(source: MetaError) -> Error {
     Error::Buffer { pad: REFERENCE.into(), source: ImportError::from(source) }
 }
 
-/// How the samples of a format hold colours.
+/// Returns the encoding of grey samples in a format.
 fn encoding(info: &VideoInfo) -> Encoding {
     let colorimetry = info.colorimetry();
     let range = match colorimetry.range() {

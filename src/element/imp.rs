@@ -229,7 +229,7 @@ pub struct HipVmaf {
     pub(super) worker: Mutex<Option<WorkerThread>>,
     pub(super) writer: Mutex<Option<Arc<Writer>>>,
     pub(super) messages: Mutex<Option<Arc<Messages>>>,
-    /// Where results of this run are or will be.
+    /// The paths of the results files of this run.
     pub(super) results_paths: Mutex<Vec<PathBuf>>,
     /// Open from READY on.
     pub(super) gpu: Mutex<Option<Arc<Device>>>,
@@ -243,7 +243,7 @@ pub struct HipVmaf {
     pub(super) caps_wait: Arc<CapsWait>,
     /// The latency that was reported last, in nanoseconds.
     pub(super) latency: AtomicU64,
-    /// How much later than its running time a sink shows a frame, in nanoseconds, as downstream has said last.
+    /// The delay of the sink beyond the running time of a frame, in nanoseconds, from the last latency event.
     pub(super) configured_latency: AtomicU64,
     /// The clock and the time at which the pipeline started are known.
     pub(super) playing: AtomicBool,

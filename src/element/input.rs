@@ -22,7 +22,7 @@ use super::stall_watchdog::Quiet;
 use super::time::{Pace, StreamTime, moved};
 use super::upcoming::{self, Upcoming};
 
-/// How far a timestamp may be ahead of those before it, or of the clock, without being doubted.
+/// The limit by which a timestamp may be ahead of earlier ones, or of the clock, before it is doubted.
 pub const AHEAD: ClockTime = ClockTime::from_seconds(2);
 
 /// Bits of a frame's number that count frames within a segment; those above count segments.
@@ -38,9 +38,9 @@ pub struct Input {
     pub stored: Option<Arc<VideoInfo>>,
     /// The caps that `stored` was made of.
     pub caps: Option<gst::Caps>,
-    /// How pictures are to be turned before they are shown, where tags say so: a value of `image-orientation`.
+    /// The orientation of the pictures in tags: a value of `image-orientation`.
     pub orientation: Option<String>,
-    /// How those caps say that colours are coded.
+    /// The colorimetry of those caps.
     pub colors: Option<Colors>,
     upcoming: Arc<Upcoming>,
     /// Timestamp of the next buffer, should it have none.
@@ -56,15 +56,15 @@ pub struct Input {
     jump_reported: Option<ClockTime>,
     /// The segment of the frames at the head, with its number among the seeks of its source.
     segment: Option<(gst::Segment, gst::Seqnum)>,
-    /// How many segments have followed one another.
+    /// The number of segments so far.
     segments: u64,
     /// Frames taken in this segment.
     taken: u64,
     /// Buffers taken since the start, frames or not.
     pub popped: u64,
-    /// How long the pad has had nothing.
+    /// The time for which the pad has been empty.
     pub quiet: Quiet,
-    /// How far apart the frames are that were taken.
+    /// The distance of the frames that were taken.
     pub cadence: Cadence,
 }
 
@@ -90,7 +90,7 @@ pub struct Item {
     pub is_gap: bool,
     /// Running time with the offset, which may be before the start.
     time: i64,
-    /// How many frames of the pad were taken before.
+    /// The number of frames that were taken from the pad before.
     number: u64,
     offset: i64,
 }
@@ -105,13 +105,13 @@ pub enum Next {
     Eos,
 }
 
-/// How far the timestamp of a head can be right.
+/// The doubt about the timestamp of a head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Doubt {
     None,
-    /// It is far ahead, and the frame behind it has not shown that it is wild.
+    /// The timestamp is far ahead, and no frame behind it shows that it is wrong.
     Ahead,
-    /// It is far ahead of the frames before and behind it.
+    /// The timestamp is far ahead of the frames before and behind it.
     Wild,
 }
 

@@ -21,12 +21,12 @@ use super::{CAT, lock};
 
 /// Messages that may wait in a live pipeline.
 const QUEUE: usize = 1024;
-/// How long a live pipeline waits for the application at the end of the stream, and at the stop.
+/// The time that a live pipeline waits for the application at the end of the stream, and at the stop.
 pub const LIVE_END: Duration = Duration::from_secs(2);
-/// How long the application may take for a single message at the stop of a pipeline that is not live.
+/// The time that the application may take for a single message when a pipeline that is not live stops.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How much a message matters when not all can wait: the first kinds are dropped first.
+/// The priority of a message when the queue is full: the first kinds are dropped first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Worth {
     /// The score of a frame, which is in the meta and the results too.
@@ -116,7 +116,7 @@ pub struct Messages {
 /// Messages in numbers.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Counts {
-    /// Those that wait, and the one that the application has not returned from.
+    /// The messages in the queue, and the one that the application is handling.
     pub waiting: u64,
     pub dropped: u64,
 }
@@ -333,7 +333,7 @@ mod tests {
         assert!(posted.iter().map(|(_, number)| number).eq(0..2 * QUEUE as u64));
     }
 
-    /// As where the handler stops the element. What comes after the message comes once it has returned.
+    /// The handler may stop the element. Later messages are posted once it has returned.
     #[test]
     fn a_handler_may_end_the_thread_that_it_is_on() {
         gst::init().unwrap();

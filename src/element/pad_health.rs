@@ -20,7 +20,7 @@ struct Gap {
     since: ClockTime,
     last: ClockTime,
     frames: u64,
-    /// How many gaps.
+    /// The number of gaps.
     times: u64,
 }
 

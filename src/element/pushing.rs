@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use gst::ClockTime;
 
-/// How long a push may take in a live pipeline, beyond the time at which a sink shows the frame.
+/// The time that a push may take in a live pipeline, beyond the time at which a sink shows the frame.
 const PUSH_TIMEOUT: ClockTime = ClockTime::SECOND;
 
 /// A push that has not returned.

@@ -19,7 +19,7 @@ use super::settings::Pairing;
 use super::time::running;
 use super::upcoming::Upcoming;
 
-/// How long sources may take for their first frame before that is a dropout.
+/// The time that sources may take for their first frame before that is a dropout.
 const START: ClockTime = ClockTime::from_seconds(5);
 
 /// The reference pad and the time line that its frames make.
@@ -106,7 +106,7 @@ impl Reference {
     pub fn note(&mut self, head: &Item, pairing: Pairing) {
         self.last_key = match pairing {
             Pairing::RunningTime | Pairing::Index | Pairing::Timecode => keys(pairing, head, head)[0],
-            // It depends on the clocks of both sides.
+            // The key depends on the clocks of both sides.
             Pairing::ReferenceTimestamp => None,
         };
         self.input.cadence.push(head.at);
@@ -196,7 +196,8 @@ mod tests {
         ClockTime::from_mseconds(time)
     }
 
-    /// Whatever was seen to, the next time lies after it: the clock does not wake the element for nothing.
+    /// After each silence that was handled, the next deadline is later, so the clock does not wake the element in
+    /// vain.
     #[test]
     fn each_beat_is_later_than_the_silence_that_was_seen_to() {
         gst::init().unwrap();

@@ -129,8 +129,8 @@ pub enum Trouble {
     Mismatch,
 }
 
-/// How long scores are provisional while an offset is searched for. It takes a few seconds where the pictures show it. Where
-/// they do not, a stream is better watched as it is than not at all.
+/// The time for which scores are provisional while an offset is searched for. The search takes a few seconds if the
+/// pictures show the offset. If they do not, the stream is monitored with its present offset.
 const SEARCH: ClockTime = ClockTime::from_seconds(30);
 
 /// The search for an offset to move frames by, in running times of the reference.
@@ -170,7 +170,7 @@ struct Failure {
 /// Which differences from the reference are made up for, and which are refused.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules {
-    /// How distorted frames of another size are scaled; `None` if they are refused.
+    /// The method that scales distorted frames of another size; `None` if they are refused.
     pub scale: Option<Method>,
     /// Colours that are coded in another way are refused.
     pub colors: bool,
@@ -228,7 +228,7 @@ pub struct Rendition {
     last_score_time: Option<f64>,
 }
 
-/// How many frames upstream may have made before it heard that another size is wanted.
+/// The number of frames that upstream may send before its new size arrives.
 const RENEGOTIATION: u32 = 250;
 
 impl Rendition {
@@ -280,7 +280,8 @@ impl Rendition {
         self.failure.is_some()
     }
 
-    /// How far others wait for it. `ignore_inactive`: they do not if it has never delivered.
+    /// Returns the role of the rendition: if others wait for it. With `ignore_inactive`, they do not until it has
+    /// delivered.
     pub fn role(&self, ignore_inactive: bool) -> Role {
         match self {
             _ if !self.is_active() => Role::Idle,
@@ -338,8 +339,8 @@ impl Rendition {
         self.unsuited
     }
 
-    /// How its frames are brought to the size of the reference's; `None` if they have it. An error if they cannot be
-    /// compared.
+    /// Returns the scaling of its frames to the size of the reference; `None` if the sizes are equal, and an error if the
+    /// videos cannot be compared.
     pub fn scaling(&self, reference: &Input, rules: Rules) -> Result<Option<Scaling>, Error> {
         let pad = || self.input.name();
         let (method, colors) = (rules.scale, reference.colors.zip(self.input.colors));
@@ -522,7 +523,7 @@ impl Rendition {
     pub fn drop_head(&mut self, at: ClockTime) -> Option<gst::Buffer> {
         let buffer = self.input.take()?;
         self.count(at, window::Counts { unmatched: 1, ..window::Counts::default() });
-        // It is back, if late.
+        // The rendition delivers again, if late.
         self.absent = false;
         Some(buffer)
     }

@@ -49,7 +49,7 @@ impl Head {
     }
 }
 
-/// How far others wait for a rendition.
+/// The degree to which others wait for a rendition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// The rendition's frames are paired, and waited for.
@@ -69,7 +69,7 @@ pub enum Behind {
     Key(i64),
     /// There is none that can be compared with the head.
     Nothing,
-    /// It has not come yet.
+    /// The next frame has not arrived yet.
     Unknown,
 }
 
@@ -131,7 +131,7 @@ pub enum Step {
     Finished,
 }
 
-/// How to treat one rendition's head.
+/// The treatment of a rendition's head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
     Pair,
@@ -139,7 +139,7 @@ enum Fate {
     /// The reference head has no partner here and will get none.
     Unpaired,
     Wait,
-    /// It depends on the frame behind one of the two.
+    /// The decision depends on the frame behind one of the two.
     Look,
 }
 
@@ -192,12 +192,12 @@ fn ahead(view: &View) -> impl Iterator<Item = ClockTime> {
 
 fn with_reference(view: &View, reference: Frame, reached: impl Fn(ClockTime) -> bool) -> Step {
     let due = reached(reference.at);
-    // Where several are scored, one that is gone does not make the others late.
+    // With several renditions, an absent one does not delay the others.
     let scored = view.sides.iter().filter(|side| matches!(side.role, Role::Active | Role::Absent)).count();
     let waited_for = |role: Role| match role {
         Role::Active => true,
         Role::Absent => !view.live || scored < 2,
-        // Nor is it to be left behind: where no clock runs, the base class waits for frames on all pads.
+        // An idle one is not left behind: without live sources, the base class waits for frames on all pads.
         Role::Idle => !view.live,
         Role::Ignored => false,
     };
@@ -209,7 +209,7 @@ fn with_reference(view: &View, reference: Frame, reached: impl Fn(ClockTime) -> 
             Head::Empty | Head::Ahead(_) => Fate::Unpaired,
             _ if side.role == Role::Idle => Fate::Unpaired,
             _ => match fate(side, view.rule) {
-                // Whatever comes behind comes too late.
+                // The next frame would be too late.
                 Fate::Look if due => without_look(side, view.rule),
                 fate => fate,
             },
@@ -437,10 +437,10 @@ mod tests {
         let heads = [Head::Empty, at(80), Head::Empty];
         let idle = with_roles(view(at(80), &heads, 20), &[Idle, Active, Ignored]);
         assert_eq!(decide(&idle, None), Step::Take(vec![false, true, false]));
-        // Where frames are waited for anyway, it stays in step.
+        // Without live sources, frames are waited for, and the idle rendition stays in step.
         let offline = View { live: false, ..idle };
         assert_eq!(decide(&offline, None), Step::Wait(Some(ms(80))));
-        // It is no sign of life either.
+        // The frames of an idle rendition do not end a silence.
         let silent = with_roles(view(Head::Empty, &[at(500), Head::Empty], 20), &[Idle, Active]);
         let silent = View { beat: Some(ms(200)), ..silent };
         assert_eq!(decide(&silent, None), Step::Wait(Some(ms(200))));

@@ -31,7 +31,7 @@ use super::time::running;
 /// Names and values that say what computes the scores.
 type MadeBy = [(&'static str, String)];
 
-/// How scores are reported.
+/// The conversion of scores to messages, metadata and results.
 pub struct Scores {
     plan: Arc<Plan>,
     reported: Reported,

@@ -56,7 +56,7 @@ pub enum ResultsFormat {
     Exact = 4,
 }
 
-/// How to go on when the results file cannot be written any more.
+/// The reaction to a results file that cannot be written any more.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, glib::Enum)]
 #[repr(i32)]
 #[enum_type(name = "GstHipVmafOnResultsError")]
@@ -102,7 +102,7 @@ impl LogLevel {
     }
 }
 
-/// Where the per-pixel work is done.
+/// The device that computes the features.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, glib::Enum)]
 #[repr(i32)]
 #[enum_type(name = "GstHipVmafBackend")]
@@ -148,7 +148,7 @@ pub enum Pairing {
     ReferenceTimestamp = 3,
 }
 
-/// How to treat a reference frame that has no distorted frame.
+/// The treatment of a reference frame without a distorted frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, glib::Enum)]
 #[repr(i32)]
 #[enum_type(name = "GstHipVmafMissingFrame")]
@@ -162,7 +162,7 @@ pub enum MissingFrame {
     Error = 2,
 }
 
-/// How to treat pairs that come faster than they can be scored.
+/// The treatment of pairs that come faster than they can be scored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, glib::Enum)]
 #[repr(i32)]
 #[enum_type(name = "GstHipVmafOverload")]
@@ -176,7 +176,7 @@ pub enum Overload {
     Skip = 2,
 }
 
-/// How to go on when a GPU has computed something else than the CPU.
+/// The reaction to a GPU whose results differ from the CPU's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, glib::Enum)]
 #[repr(i32)]
 #[enum_type(name = "GstHipVmafOnWrongScore")]
@@ -204,7 +204,7 @@ pub enum Output {
     Heatmap = 2,
 }
 
-/// How to treat streams whose caps say that colours are coded in different ways.
+/// The treatment of streams with different colorimetry in their caps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, glib::Enum)]
 #[repr(i32)]
 #[enum_type(name = "GstHipVmafColorimetry")]
@@ -216,7 +216,7 @@ pub enum Colorimetry {
     Ignore = 1,
 }
 
-/// How distorted pictures of another size are brought to that of the reference.
+/// The method that scales distorted pictures to the size of the reference.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, glib::Enum)]
 #[repr(i32)]
 #[enum_type(name = "GstHipVmafScaleMethod")]
@@ -470,7 +470,7 @@ impl Settings {
 
         let list = feature_list::parse(self.features.as_deref().unwrap_or_default(), &options)
             .map_err(|err| Error::Setting { property: "features", reason: err.to_string() })?;
-        // Where both ask for the same, what the list says counts: it comes first.
+        // The list is first, so its options have priority over those of the properties.
         let switches = [(self.psnr, "psnr"), (self.ssim, "float_ssim"), (self.ms_ssim, "float_ms_ssim")];
         let switched =
             switches.into_iter().filter(|(on, _)| *on).filter_map(|(_, name)| Extractor::named(name));

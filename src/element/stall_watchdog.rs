@@ -54,7 +54,7 @@ impl Quiet {
         let stalled = match limit {
             None => false,
             Some(limit) if quiet >= limit => self.stalled || !excepted,
-            // It has moved, unless only the limit has grown.
+            // The pad has delivered, unless only the limit was raised.
             Some(_) => self.stalled && !quiet.is_zero(),
         };
         (std::mem::replace(&mut self.stalled, stalled) != stalled).then_some(stalled)

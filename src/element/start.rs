@@ -36,7 +36,7 @@ use super::state::State;
 use super::worker::{Distrust, Fallback, Used, WorkerThread};
 use super::{CAT, lock};
 
-/// So many threads may be set wherever: a machine may have fewer CPUs.
+/// Up to this many threads may be set on any machine, even with fewer CPUs.
 const FEW_THREADS: usize = 16;
 
 impl HipVmaf {
@@ -158,7 +158,7 @@ impl HipVmaf {
     /// Enables the audit: the CPU recomputes a random share of the groups.
     fn set_audit(&self, session: &mut Session, settings: &Settings) {
         let seed = RandomState::new().hash_one(Instant::now());
-        // As many as can keep up with a GPU at a share of some hundredths, and leave the machine to others.
+        // These keep up with a GPU at a share of a few hundredths, and leave CPUs for others.
         let threads = match threads(settings) {
             0 => std::thread::available_parallelism().map_or(1, |cpus| cpus.get().div_ceil(2)).min(8),
             wanted => wanted,
@@ -351,7 +351,7 @@ impl HipVmaf {
     }
 }
 
-/// How many threads to compute with, 0 for one per CPU. Many more than there are CPUs only take memory, and time to start.
+/// Returns the number of threads; 0 is one per CPU. Many more threads than CPUs only take memory and time to start.
 fn threads(settings: &Settings) -> usize {
     let wanted = settings.threads as usize;
     let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
@@ -391,7 +391,7 @@ mod tests {
         assert!(worker.settled().unwrap().recv().is_err());
     }
 
-    /// Whatever thread it is.
+    /// A panic in any thread of the element has this effect.
     #[test]
     fn a_panic_ends_the_run_with_an_error() {
         gst::init().unwrap();

@@ -218,7 +218,7 @@ impl State {
 
     /// Distorted frames that can be here at once, beside the one that is looked at.
     pub fn held_distorted(&self) -> u32 {
-        // Those that leave, and the last one, which may have to leave again.
+        // The frames that leave, and the last one, which may have to leave again.
         let displayed = if self.output == Output::Distorted { self.delay() + 1 } else { 0 };
         displayed + self.work.used.depth as u32
     }
@@ -353,7 +353,7 @@ impl State {
         if changes {
             self.end_section("caps", actions);
         }
-        // Those of distorted frames come with the first of them.
+        // The caps of distorted frames leave with the first of them.
         if let Some(info) = self.reference_info().filter(|_| self.output == Output::Heatmap) {
             let caps = heatmap::caps(info)?;
             self.downstream.set_caps(caps);
@@ -429,7 +429,7 @@ impl State {
     /// Goes on with the format that a rendition has by now.
     fn follow_distorted(&mut self, i: usize, changes: bool, actions: &mut Actions) -> Result<(), Error> {
         if changes {
-            // It cannot be read as what comes now.
+            // The frame cannot be read with the new caps.
             self.streams.renditions[i].shown = None;
             self.end_rendition(i, "caps", actions);
         }
@@ -438,13 +438,13 @@ impl State {
         if self.streams.suits(i) {
             self.streams.renditions[i].expect_renegotiation(false);
         } else {
-            // It may not have known yet, or not be able to have others.
+            // Upstream may not know the wanted caps yet, or may have no others.
             self.streams.renegotiate(i, &self.memories(), actions);
         }
         self.streams.retry(i, Trouble::Stream, &self.work.jobs, actions)
     }
 
-    /// How many frames of the reference frames are held back by.
+    /// Returns the number of frames by which reference frames are delayed.
     pub fn delay(&self) -> u32 {
         match self.output {
             _ if self.attach_meta => self.work.plan.lookahead() as u32 + 1,
@@ -623,7 +623,7 @@ impl State {
     pub fn look_for_stall(&mut self, now: Instant, limit: Option<Duration>, actions: &mut Actions) {
         let (is_live, failed) = (self.heads.clock.is_live, self.failed);
         let ignore = self.tunables.ignore_inactive_pads && is_live;
-        // Where no clock runs, the base class waits for all pads.
+        // Without live sources, the base class waits for all pads.
         let waits_for = |rendition: &Rendition| match rendition.role(ignore) {
             Role::Active | Role::Absent => true,
             Role::Idle => !is_live && !rendition.leaving,

@@ -36,7 +36,7 @@ pub struct Decision {
 /// A reference frame that was taken.
 struct Taken {
     stamp: Stamp,
-    /// It came too late for its pairs to be scored.
+    /// The frame was too late for its pairs to be scored.
     late: bool,
     /// Frames that are missing beside it are not the fault of their stream.
     excused: bool,

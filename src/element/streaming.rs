@@ -34,11 +34,11 @@ use super::steps::{Decision, Seen, ToSee};
 use super::worker::News;
 use super::{CAT, lock};
 
-/// How long a live pipeline waits for scores where it could go on: results of a GPU that works are there long before,
-/// those of the first frames too, which wait until everything is set up.
+/// The time that a live pipeline waits for scores when it could go on. A working GPU returns results long before, even
+/// those of the first frames, which wait for the setup.
 const RESULT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long a frame is waited for that would decide about those at hand, where no clock runs.
+/// The time that a pipeline without live sources waits for the frame that decides a pair.
 const LOOK: Duration = Duration::from_secs(1);
 
 impl HipVmaf {
@@ -468,7 +468,7 @@ impl HipVmaf {
                 Step::Wait(_) => return Err(gst_base::AGGREGATOR_FLOW_NEED_DATA),
                 Step::Finished => {
                     self.written();
-                    // It may have turned out that they cannot be completed.
+                    // Fails if the results could not be completed.
                     self.with_state(|_, _| Ok(()))?;
                     self.wait_for_application(LIVE_END);
                     return Err(gst::FlowError::Eos);
@@ -670,7 +670,7 @@ impl HipVmaf {
     /// that leaves has its times.
     pub(super) fn take_event(&self, event: gst::Event) {
         if event.type_() == gst::EventType::SegmentDone {
-            // It comes after the last frame and its score.
+            // The event follows the last frame and its score.
             self.complete(None, false);
         }
         // Refused only where nothing leaves any more.

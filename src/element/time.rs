@@ -20,7 +20,7 @@ impl StreamTime {
     }
 }
 
-/// How fast a stream plays, from the rate of its segment.
+/// The playback rate of a stream, from its segment.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Pace(f64);
 

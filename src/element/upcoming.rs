@@ -33,7 +33,7 @@ pub enum Next<T> {
     Gap(ClockTime),
     /// Nothing that this frame can be compared with.
     Nothing,
-    /// It has not come yet.
+    /// The next frame has not arrived yet.
     Unknown,
 }
 

@@ -195,8 +195,8 @@ mod tests {
         }
     }
 
-    /// Of a pipeline with the sinks `ref` and `dist`: whether the distorted side can have another size, and which source
-    /// pads hear of a RECONFIGURE.
+    /// Returns, for a pipeline with the sinks `ref` and `dist`, if the distorted side can have another size, and the source
+    /// pads that get a RECONFIGURE event.
     fn asked(description: &str) -> (bool, Vec<String>) {
         let pipeline = prerolled(description);
         let [reference, distorted] = ["ref", "dist"].map(|name| sink(&pipeline, name));

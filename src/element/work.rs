@@ -15,7 +15,7 @@ use super::memory::device_memory::Kind;
 use super::memory::import::geometry;
 use super::worker::{Frame, Group, Jobs, Setup, Used};
 
-/// How many more reference frames than groups may wait for the worker to follow their motion.
+/// The number of reference frames, beyond the groups in flight, that may wait for the worker to follow their motion.
 const HISTORY: usize = 8;
 
 /// The worker as the state sees it.
@@ -25,7 +25,7 @@ pub struct Work {
     pub used: Used,
     /// The GPU that scores, or the last one that did.
     pub gpu: Option<String>,
-    /// Of these GPUs one can be chosen by where the first frames are.
+    /// The GPUs of which the memory of the first frames chooses one.
     follow: Option<Selection>,
     /// Groups with pairs that the worker has and has not done.
     in_flight: usize,

@@ -112,14 +112,14 @@ enum Job {
 pub enum News {
     /// The next result of a rendition; its frames come in order.
     Scored { rendition: u64, index: u64, score: PairScore },
-    /// Where the distorted frame is damaged, if that was looked for.
+    /// The damage of the distorted frame, if it was computed.
     Damaged { rendition: u64, index: u64, damage: Option<DamageSums> },
     /// A distorted frame cannot be read; those after it neither, until it is [tried again](Jobs::retry). The reason comes with
     /// the first.
     Failed { rendition: u64, index: u64, reason: Option<ImportError> },
     /// A frame was computed again by the CPU; what was wrong, if anything was.
     Verified { rendition: u64, index: u64, running_time: ClockTime, wrong: Option<Wrong> },
-    /// So many groups were to be computed again, and the CPU did not get round to it.
+    /// The number of groups that the CPU had no time to audit.
     NotVerified(u64),
     /// A group is done: whether it had pairs, and how long it took, if it was computed.
     Done { pairs: bool, taken: Option<Duration> },
@@ -312,7 +312,7 @@ struct InFlight {
 
 /// A group that is computed again.
 struct Audited {
-    /// As the session calls it.
+    /// The number of the group in the session.
     number: u64,
     index: u64,
     running_time: ClockTime,
@@ -383,16 +383,16 @@ struct Worker {
     distrust: Distrust,
     /// The last reference frames of the run, oldest first, as many as scores depend on and one more.
     recent: VecDeque<Group>,
-    /// How many of these, the last ones, the session has not had: no pair has needed them so far.
+    /// The number of the last ones that were not submitted to the session, because no pair has needed them so far.
     unsubmitted: usize,
-    /// How many more reference frames the last pair waits for.
+    /// The number of reference frames that the last pair still waits for.
     waited_for: usize,
     /// Reports on a GPU that computed wrong scores. They are delivered once another backend has taken over and the last score
     /// that the GPU had a part in was delivered: those that follow are right.
     withheld: Vec<News>,
     /// Number of the last frame that it has computed.
     last_of_gpu: Option<u64>,
-    /// As long as it is to be found out, the GPUs of which it may be the one with the video in its memory.
+    /// The GPUs of which one may have the video in its memory, until that is known.
     follow: Option<Selection>,
     copiers: usize,
     tracks: Vec<Track>,
@@ -467,7 +467,7 @@ impl Worker {
     /// Frames without a partner are submitted only as far as a pair before waits for them: a rendition that is gone for
     /// hours costs no computing time.
     fn follow_reference(&mut self, group: Group) {
-        // It may have come before, to complete the scores of an earlier setup.
+        // The frame may have been submitted before, to complete the scores of an earlier setup.
         if self.recent.back().is_some_and(|last| last.index == group.index) {
             self.recent.pop_back();
             self.unsubmitted = self.unsubmitted.saturating_sub(1);
@@ -804,7 +804,7 @@ impl Worker {
         self.groups.push_back(InFlight { ticket, since, counted: counted.then_some(pairs) });
         let completion = self.session.completion().ok_or(BackendError::NotPrepared);
         self.waiter.wait_for(ticket, completion.map_err(EngineError::from)?);
-        // Where groups are done faster than threads take turns, most are done by now.
+        // If groups are done faster than threads take turns, most are done by now.
         self.collect()
     }
 
@@ -852,7 +852,7 @@ impl Worker {
             self.waiter.settle(group.ticket + 1);
             let taken = Some(group.since.elapsed());
             self.news.extend(group.counted.map(|pairs| News::Done { pairs, taken }));
-            // It works.
+            // The backend works.
             self.trial = None;
         }
         collected.map(|_| ()).map_err(Error::from)

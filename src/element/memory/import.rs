@@ -17,7 +17,7 @@ use super::allocator::PinnedAllocator;
 use super::device_memory::{DeviceFrame, DeviceMemoryError, DevicePlane, ImportCache, Kind};
 use super::registered;
 
-/// Where one component (luma, Cb or Cr) lies in a frame.
+/// The position of one component (luma, Cb or Cr) in a frame.
 #[derive(Clone, Copy)]
 pub struct Layout {
     pub plane: u32,

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! How much ordinary memory may be page-locked.
+//! The limit of page-locked ordinary memory.
 //!
-//! To lock memory takes none: it was there before. But the kernel can neither swap it out nor move it as long as it is locked,
-//! so there has to be an end. Without `HIPVMAF_REGISTER_MAX` that is a quarter of the memory that the process may have: the
-//! buffer pools of hundreds of live channels take less, and three quarters stay with the kernel and everybody else.
+//! Locking memory allocates none, but the kernel can neither swap locked pages out nor move them, so a limit is needed.
+//! Without `HIPVMAF_REGISTER_MAX` it is a quarter of the memory that the process may have: the buffer pools of hundreds of
+//! live channels need less, and three quarters are left for the kernel and all other processes.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -76,7 +76,7 @@ fn cgroup_limit(groups: &str, root: &Path) -> Option<usize> {
         };
         let group = root.join(path.trim_start_matches('/'));
         let all = group.ancestors().take_while(|group| group.starts_with(&root));
-        // Where there is none it says so by a word.
+        // A file without limit has the word `max`, which is no number.
         all.filter_map(|group| text(group.join(file)).trim().parse().ok()).min()
     };
     groups.lines().filter_map(of_group).min()

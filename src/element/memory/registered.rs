@@ -29,7 +29,7 @@ use super::limit::{limit, page};
 /// Frames that a memory has brought when it is locked. Memory in which there is room for as many is left alone: it could be
 /// new for them.
 const FRAMES: u32 = 4;
-/// So many refusals in a row, and a runtime is not asked any more.
+/// After this many refusals in a row, a runtime is not asked again.
 const REFUSALS: u32 = 8;
 
 /// The addresses within which the one memory of a buffer is page-locked for this GPU, for as long as the memory lives; `None`
@@ -71,7 +71,7 @@ enum State {
         last: Option<ClockTime>,
     },
     Locked(Locked),
-    /// It cannot be locked.
+    /// The memory cannot be locked.
     Refused,
 }
 
@@ -164,7 +164,7 @@ impl Drop for Locked {
     }
 }
 
-/// How often in a row the runtime of a GPU has refused.
+/// Returns the number of refusals in a row by the runtime of a GPU.
 fn refusals(info: &DeviceInfo) -> &'static AtomicU32 {
     static REFUSALS: [AtomicU32; 2] = [AtomicU32::new(0), AtomicU32::new(0)];
     &REFUSALS[usize::from(info.vendor == Vendor::Nvidia)]

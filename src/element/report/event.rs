@@ -119,7 +119,7 @@ pub struct EventMessage {
     pub threshold: Option<f64>,
     /// Frames concerned.
     pub count: Option<u64>,
-    /// How often it has happened: gaps, or how often an alarm was raised since it was reported as raised.
+    /// The number of occurrences: gaps, or raises of an alarm since it was reported as raised.
     pub times: Option<u64>,
     /// By how many nanoseconds the distorted video is late.
     pub offset: Option<i64>,

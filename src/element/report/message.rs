@@ -39,7 +39,8 @@ pub enum ScoreState {
     /// There was no distorted frame to compare the frame with.
     #[default]
     Unpaired,
-    /// It was left out on purpose (`subsample`), or as pairs came faster than they could be scored (`overload`).
+    /// The pair was skipped on purpose (`subsample`), or because pairs came faster than they could be scored
+    /// (`overload`).
     Skipped,
     /// The frame had to leave before its score existed (live pipelines); the score is in the message.
     Late,
@@ -141,7 +142,7 @@ pub struct FrameMessage {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PooledMessage {
     pub common: Common,
-    /// How `score`, `psnr_y`, `ssim` and `ms_ssim` were pooled: `min`, `max`, `mean` or `harmonic_mean`.
+    /// The pooling of `score`, `psnr_y`, `ssim` and `ms_ssim`: `min`, `max`, `mean` or `harmonic_mean`.
     pub pool_method: String,
     /// Why now: `eos`, `flush`, `caps`, `reset` or `released`; of a window `interval`.
     pub reason: String,

@@ -92,7 +92,7 @@ impl Provenance {
         std::iter::once(("version", VERSION)).chain(backend)
     }
 
-    /// As a member of JSON.
+    /// Returns the provenance as JSON.
     pub fn to_json(&self) -> serde_json::Value {
         let object = |pairs: &mut dyn Iterator<Item = (&str, &str)>| serde_json::Value::from_iter(pairs);
         let mut json = object(&mut self.fields());
@@ -106,7 +106,8 @@ impl Provenance {
         json
     }
 
-    /// As a field of a message. Names of models may be such that no field can have, so they are in a list of their own.
+    /// Returns the provenance as a field of a message. Names of models may be invalid as field names, so they are in
+    /// a list.
     pub fn to_structure(&self) -> Structure {
         let mut s = Structure::from_iter("provenance", self.fields().map(|(k, v)| (k, v.to_send_value())));
         let models = self.models.iter().map(|(name, hash)| format!("{name} {hash}").to_send_value());

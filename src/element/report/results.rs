@@ -174,7 +174,7 @@ impl Ending {
 pub struct Results {
     out: BufWriter<File>,
     path: PathBuf,
-    /// It is a device or a pipe, which has no other name while it is written.
+    /// The path is a device or a pipe, which is written under its own name.
     stream: bool,
     /// The origin of the scores and the speed are in the file.
     provenance: bool,
@@ -189,14 +189,14 @@ pub struct Results {
     backend: Vec<(Cow<'static, str>, String)>,
     rows: u64,
     started: Instant,
-    /// How long it had taken up to the last end.
+    /// The time from the start to the last end.
     taken: Duration,
-    /// Where the frame rate is filled in at the end.
+    /// The position of the frame rate, which is written at the end.
     fps_at: u64,
     /// Bytes so far.
     length: u64,
-    /// Where the last rows end, as far back as they may not have reached the disk, and further: where there is no room
-    /// left, rows make room for the end of the file.
+    /// The ends of the last rows that may not have reached the disk, and of some before: on a full disk, rows make room for
+    /// the end of the file.
     ends: VecDeque<u64>,
 }
 
@@ -238,7 +238,7 @@ impl Results {
         Ok((results, kept))
     }
 
-    /// Where the results are to be.
+    /// Returns the path of the complete file.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -421,7 +421,7 @@ impl Results {
             self.settled = false;
             return Ok(());
         }
-        // Of a file without rows, a heading may have come since.
+        // A file without rows may have got its header since.
         self.out.flush()?;
         let rows = self.ends.back().copied().unwrap_or(self.length);
         let (file, _) = create_locked(&self.partial())?;
@@ -488,7 +488,7 @@ impl Results {
         Ok(Some(partial))
     }
 
-    /// Where results are that are not complete.
+    /// Returns the path of the incomplete file.
     pub fn partial(&self) -> PathBuf {
         if self.stream { self.path.clone() } else { partial(&self.path) }
     }
@@ -496,7 +496,7 @@ impl Results {
     /// Removes the file without rows, which is of no use.
     fn remove(&self) {
         if !self.stream {
-            // It does no harm.
+            // A partial file that stays does no harm.
             let _ = fs::remove_file(self.partial());
         }
     }
@@ -507,7 +507,7 @@ impl Results {
         Ok(())
     }
 
-    /// How fast it went, and where that belongs in the file, if it does.
+    /// Returns the frame rate and its position in the file, if the format has one.
     fn fps(&self) -> Option<(u64, String)> {
         let fps = format!("{:.2}", self.rows as f64 / self.started.elapsed().as_secs_f64().max(1e-6));
         let text = match self.format {
@@ -540,7 +540,7 @@ impl Results {
             let comma = if i > 0 { "," } else { "" };
             write!(text, "{comma}\n    {}: {}", json_string(name), json_number(*value))?;
         }
-        // Where another backend has gone on.
+        // Written if another backend has taken over.
         let backend = serde_json::Value::from_iter(
             ending.backend.iter().map(|(name, value)| (name.as_ref(), value.as_str())),
         );
@@ -973,7 +973,7 @@ mod tests {
             results.row(&row(i, &[0.5, i as f64])).unwrap();
         }
         if let Some(limit) = limit {
-            // As a disk leaves it that is full: cut off anywhere, and with nothing of what follows.
+            // A full disk truncates the file anywhere, and nothing follows.
             results.out.flush().unwrap();
             results.out.get_ref().set_len(limit).unwrap();
         }
@@ -1038,7 +1038,7 @@ mod tests {
                     "{text}"
                 );
             }
-            // As a process leaves it that is killed.
+            // A killed process leaves the file as it is.
             results.settled = true;
         }
         let (mut results, _) = create();

@@ -15,9 +15,9 @@ use super::super::error::Error;
 use super::super::threads::Thread;
 use super::results::{Ending, Heading, Results, Row};
 
-/// How many jobs can wait to be written. Beyond that, the caller waits for the disk, so that memory stays bounded.
+/// The number of jobs in the queue. If it is full, the caller waits for the disk, so that memory stays bounded.
 const QUEUE: usize = 4096;
-/// How long rows may be kept back from their files.
+/// The time for which rows may be held back from their files.
 const FLUSH: Duration = Duration::from_secs(1);
 
 /// Something to be written. Results files are known by the number of their rendition.
