@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! The caps that have arrived at the reference pad, for those who cannot go on without them.
+//! The caps that have arrived at the reference pad, for threads that need them to answer a caps query.
 
 use std::sync::{Condvar, Mutex};
 use std::thread::{self, ThreadId};
@@ -15,10 +15,10 @@ use super::upstream::sink_pads;
 /// first, would wait for itself.
 const CAPS_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// After so long a thread may wait once more, and one that is gone is forgotten.
+/// After this time a thread may wait once more, and an ended one is forgotten.
 const MEMORY: Duration = Duration::from_secs(60);
 
-/// The caps that have arrived at the reference pad, be it that frames before them are still queued there.
+/// The caps that have arrived at the reference pad, even if frames before them are still queued there.
 #[derive(Default)]
 pub struct CapsWait {
     known: Mutex<Known>,
@@ -32,7 +32,7 @@ struct Known {
     caps: Option<gst::Caps>,
     /// No caps will come.
     ended: bool,
-    /// When threads have begun to wait.
+    /// The times at which threads started to wait.
     begun: Vec<(ThreadId, Instant)>,
 }
 
@@ -57,7 +57,7 @@ impl CapsWait {
         self.changed.notify_all();
     }
 
-    /// The caps; where they are not there and `can_come` says so, they are waited for a little.
+    /// Returns the caps. Waits for them for a short time if they are missing and `can_come` returns true.
     pub fn caps(&self, can_come: impl FnOnce() -> bool) -> Option<gst::Caps> {
         let awaited = lock(&self.known).are_awaited();
         if awaited && can_come() {
@@ -80,7 +80,7 @@ impl CapsWait {
 }
 
 impl Known {
-    /// They are not there, and may come.
+    /// Returns true if the caps are missing and may still arrive.
     fn are_awaited(&self) -> bool {
         self.running && !self.ended && self.caps.is_none()
     }

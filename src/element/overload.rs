@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! The alarms of a machine that does not keep up with its streams. Frames that it leaves out are an `overload` of its own, and
-//! not a dropout of those who sent them.
+//! The alarms of a machine that does not keep up with its streams. Frames that it skips are an `overload`, and not a dropout
+//! of their streams.
 
 use gst::ClockTime;
 use watch::alarm::{Announcement, Change, Grouped, Hold, Latch, State};

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! Everything that the element knows between start and stop, the only thing behind its mutex.
+//! The state of the element between start and stop, behind one mutex.
 //!
-//! A `State` ties together those who know a part of it: the [streams](super::streams), what stands at their
-//! [heads](super::heads), what the [worker](super::work) has to do, what becomes of the [scores](super::scores), and what is
-//! on its way [downstream](super::downstream). It does what a step of the [schedule](super::schedule) says, and takes the
-//! worker's news. Nothing here looks at pictures, touches a file or a GPU, or calls out of the element. What is to be done
-//! outside is collected as [`Action`]s, in order, to be carried out once no lock is held.
+//! A `State` combines the parts of it: the [streams](super::streams), their [heads](super::heads), the jobs of the
+//! [worker](super::work), the [scores](super::scores), and the frames on their way [downstream](super::downstream). It
+//! performs the steps of the [schedule](super::schedule), and takes the results of the worker. Nothing here reads pictures,
+//! touches a file or a GPU, or calls out of the element. Work outside is collected as [`Action`]s, in order, which are
+//! performed once no lock is held.
 
 use std::path::PathBuf;
 use std::sync::Arc;

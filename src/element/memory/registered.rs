@@ -131,8 +131,8 @@ impl State {
             });
             return None;
         }
-        // SAFETY: the pages are inside of a memory of the system's allocator, which lies where it is until it is freed. What
-        // is returned is dropped before that, and after the leases of those who have a GPU read there.
+        // SAFETY: the pages are inside of a memory of the system's allocator, which stays in place until it is freed. The
+        // returned value is dropped before that, and after all leases under which a GPU reads there.
         match unsafe { Registered::new(gpu, pages.clone()) } {
             Ok(registered) => {
                 refusals.store(0, Ordering::Relaxed);

@@ -45,7 +45,7 @@ const ONLY_MODEL: &str = "vmaf";
 
 const VERSION: &str = concat!("hipvmaf ", env!("CARGO_PKG_VERSION"));
 
-/// Names and formats of the streams, for a reader who has the file alone.
+/// Names and formats of the streams, so that the file can be read alone.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 pub struct Heading {
     /// Names of the metrics and models, in the order of the values of a row.
@@ -462,7 +462,7 @@ impl Results {
             ResultsFormat::Exact | ResultsFormat::None => String::new(),
         };
         if self.stream {
-            // Who reads the rows until then knows of what has failed by the end of them.
+            // A reader of the rows up to there finds the failure at their end.
             let _ = if self.rows > 0 { self.put(&end).and_then(|()| self.out.flush()) } else { Ok(()) };
             return Ok(None);
         }
