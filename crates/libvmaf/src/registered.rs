@@ -176,6 +176,10 @@ impl Registered {
         let odd = ![8, 10, 12, 16].contains(&format.bits);
         match self.name() {
             "psnr" if odd => return Some(Refusal::Picture(Errno::INVALID)),
+            // libvmaf takes each byte for a sample then.
+            "float_ssim" | "float_ms_ssim" | "speed_chroma" if odd => {
+                return Some(Refusal::Picture(Errno::INVALID));
+            }
             "ciede" if odd && format.pixels == Pixels::Yuv444 => {
                 return Some(Refusal::Picture(Errno::INVALID));
             }

@@ -284,6 +284,30 @@ fn pairs_that_do_not_fit_are_left_to_the_caller() {
 }
 
 #[test]
+fn depths_that_libvmaf_reads_as_bytes_are_refused() {
+    for (bits, expected) in [(9, INVALID), (10, 0), (14, INVALID), (16, 0)] {
+        let context = Context::new(0);
+        assert_eq!((context.use_feature("vif"), context.use_feature("float_ssim")), (0, 0));
+        let mut pair = [VmafPicture::default(); 2];
+        let [first, second] = &mut pair;
+        // SAFETY: pictures of the library.
+        unsafe {
+            assert_eq!(vmaf_picture_alloc(first, 1, bits, WIDTH as u32, HEIGHT as u32), 0);
+            assert_eq!(vmaf_picture_alloc(second, 1, bits, WIDTH as u32, HEIGHT as u32), 0);
+            assert_eq!(vmaf_read_pictures(context.0, first, second, 0), expected);
+            if expected != 0 {
+                assert_eq!((vmaf_picture_unref(first), vmaf_picture_unref(second)), (0, 0));
+            }
+        }
+        assert!(
+            context.feature("VMAF_integer_feature_vif_scale0_score", 0).is_ok(),
+            "what comes before is stored"
+        );
+        assert_eq!(context.feature("float_ssim", 0).is_ok(), expected == 0);
+    }
+}
+
+#[test]
 fn null_is_refused() {
     let context = Context::new(0);
     let model = Model::load("vmaf_v0.6.1");
