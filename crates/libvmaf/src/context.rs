@@ -20,7 +20,7 @@ pub struct State {
     pub reader: Reader,
 }
 
-/// What a caller's `VmafContext` is.
+/// The inside of a caller's `VmafContext`.
 pub struct Context {
     /// The process that made it. Its threads are not there in a child after `fork`.
     process: u32,

@@ -89,7 +89,7 @@ pub struct VmafPictureConfiguration {
     pub pic_cnt: u32,
 }
 
-/// What is wanted of a model that is loaded.
+/// Settings of a model that is loaded.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct VmafModelConfig {
@@ -175,7 +175,7 @@ unsafe fn context<'a>(context: *mut VmafContext) -> Result<&'a Context, Errno> {
     context.is_here().then_some(context).ok_or(Errno::INVALID)
 }
 
-/// What a caller wants of a model.
+/// Reads the settings of a model that a caller points to.
 ///
 /// # Safety
 ///
@@ -258,7 +258,7 @@ fn use_features(context: &Context, model: &Model) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Has the features computed that a model reads.
+/// Computes the features that a model reads, for the pairs that follow.
 ///
 /// # Safety
 ///
@@ -277,7 +277,7 @@ pub unsafe extern "C" fn vmaf_use_features_from_model(
     })
 }
 
-/// Has the features computed that a collection reads.
+/// Computes the features that a collection reads, for the pairs that follow.
 ///
 /// # Safety
 ///
@@ -296,7 +296,7 @@ pub unsafe extern "C" fn vmaf_use_features_from_model_collection(
     })
 }
 
-/// Has the features of an extractor computed. Options belong to the library once the extractor is known.
+/// Computes the features of an extractor, for the pairs that follow. Options belong to the library once the extractor is known.
 ///
 /// # Safety
 ///

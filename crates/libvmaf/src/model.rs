@@ -24,7 +24,7 @@ const DISABLE_CLIP: u64 = 1 << 0;
 /// Scores are transformed even where the model leaves that off.
 const ENABLE_TRANSFORM: u64 = 1 << 1;
 
-/// What a caller wants of a model that is loaded.
+/// Settings of a model that is loaded.
 pub struct Config {
     /// The name of its scores.
     pub name: Vec<u8>,

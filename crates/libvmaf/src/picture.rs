@@ -105,7 +105,7 @@ enum Owner {
     Pool { pool: Arc<Pool>, index: usize },
 }
 
-/// What the pointers in a caller's structure refer to; the structure holds one count of it.
+/// Owns the memory of a picture. A caller's structure holds one count of it.
 pub struct Shared {
     owner: Owner,
     start: usize,

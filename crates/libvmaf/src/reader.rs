@@ -3,7 +3,7 @@
 //! From pictures to scores: pairs are checked, handed to a backend, and their scores stored in the order in which the pairs
 //! came.
 //!
-//! Several pairs are computed at a time; whoever asks for scores waits for those of the pairs before.
+//! Several pairs are computed at a time; a query for scores waits for those of the pairs before.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use crate::threads;
 /// Names of the figures of all pairs together; planes without samples have none in the engine.
 const AGGREGATES: [&str; 3] = ["apsnr_y", "apsnr_cb", "apsnr_cr"];
 
-/// What a registered extractor does with pictures of the present format.
+/// The way in which a registered extractor treats pictures of the present format.
 enum Part {
     Refused(Refusal),
     /// It computes nothing.
@@ -38,7 +38,7 @@ struct Computed {
     motion: Option<MotionRule>,
 }
 
-/// What computes pairs of one format for the extractors that were registered when it was made.
+/// Computes pairs of one format for the extractors that were registered when it was made.
 struct Computing {
     /// `None` if there is nothing to compute.
     backend: Option<Cpu>,
@@ -55,7 +55,7 @@ struct Pending {
     active: Vec<usize>,
 }
 
-/// What is to be done for a pair.
+/// The extractors that a pair goes through, and the error that ends it.
 struct Schedule {
     active: Vec<usize>,
     /// The code that the caller gets.

@@ -40,7 +40,7 @@ fn fixed(value: f64, digits: usize) -> String {
 
 /// A score: with six digits, or with sixteen if six would show little of it.
 fn number(value: f64) -> String {
-    // What a conversion to int yields for numbers beyond its range.
+    // A conversion to int yields this for numbers beyond its range.
     let whole = if value.abs() < 2147483648.0 { value.abs().trunc() } else { f64::from(i32::MIN) };
     let mut fraction = value.abs() - whole;
     let mut zeros = 0;

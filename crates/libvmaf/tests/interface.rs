@@ -161,7 +161,7 @@ fn scores_are_there_as_soon_as_the_next_pair_is() {
         for (index, early) in early.into_iter().enumerate() {
             assert_eq!(context.model(&model, index as u32), Ok(early));
         }
-        // What was asked for early has not changed the order of the columns.
+        // Scores that were read early have not changed the order of the columns.
         let report = context.report(3);
         let header = "Frame,integer_adm2,integer_aim,integer_adm3,integer_adm_scale0,integer_adm_scale1,integer_adm_scale2,\
             integer_adm_scale3,VMAF_integer_feature_motion_sad_score,integer_vif_scale0,integer_vif_scale1,\

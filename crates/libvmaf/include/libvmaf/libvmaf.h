@@ -56,13 +56,13 @@ typedef struct VmafContext VmafContext;
 
 int vmaf_init(VmafContext **vmaf, VmafConfiguration cfg);
 
-/* Has the features computed that a model reads. */
+/* Computes the features that a model reads, for the pictures that follow. */
 int vmaf_use_features_from_model(VmafContext *vmaf, VmafModel *model);
 
-/* Has the features computed that the members of a collection read. */
+/* Computes the features that the members of a collection read. */
 int vmaf_use_features_from_model_collection(VmafContext *vmaf, VmafModelCollection *model_collection);
 
-/* Has the features of an extractor computed. Takes the dictionary, which may be NULL, if there is such an extractor. */
+/* Computes the features of an extractor. Takes the dictionary, which may be NULL, if there is such an extractor. */
 int vmaf_use_feature(VmafContext *vmaf, const char *feature_name, VmafFeatureDictionary *opts_dict);
 
 /* Stores a score that was computed elsewhere. */
