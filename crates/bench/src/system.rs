@@ -11,7 +11,7 @@ use serde::Serialize;
 
 /// Variables that change which GPU is used and how, from the table in `docs/gpu.md`. Each section of a report sets
 /// `HIPVMAF_SELF_TEST` for itself.
-const VARIABLES: [&str; 17] = [
+const VARIABLES: [&str; 16] = [
     "HIPVMAF_HIP_LIBRARY",
     "HIPVMAF_CUDA_LIBRARY",
     "ROCM_PATH",
@@ -23,7 +23,6 @@ const VARIABLES: [&str; 17] = [
     "HSA_OVERRIDE_GFX_VERSION",
     "HIPVMAF_GPU_CODE",
     "HIPVMAF_GRAPHS",
-    "HIPVMAF_BATCH_COPIES",
     "CUDA_CACHE_PATH",
     "AMD_LOG_LEVEL",
     "AMD_SERIALIZE_KERNEL",

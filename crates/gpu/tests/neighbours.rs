@@ -99,7 +99,7 @@ impl Application {
             assert_eq!(unsafe { (self.synchronize)(std::ptr::null_mut()) }, 0);
             done
         });
-        assert!(done, "it waited for a stream of somebody else");
+        assert!(done, "it waited for another user's stream");
     }
 
     /// Counts how often devices were set and queried during some work.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 //
-// What the generated comparison with HIP's headers is made of. It compiles if everything agrees.
+// Macros of the generated comparison with HIP's headers. It compiles if everything agrees.
 #pragma once
 #define __HIP_PLATFORM_AMD__
 #define __HIP_DISABLE_CPP_FUNCTIONS__

@@ -9,7 +9,7 @@
 
 static char calls[4096];
 
-// What was called since the last time.
+// Returns the names of the functions that were called since the last call of this one.
 __attribute__((visibility("default"))) void fake_calls(char *text, size_t size) {
   snprintf(text, size, "%s", calls);
   calls[0] = 0;
