@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: MPL-2.0
 //
-// ADM: from the samples of one scale of the wavelet pyramid to row sums of cubes. The kernels are in adm.hip
-// and, as they take long to load and are rarely needed, in adm_passes.hip.
+// ADM: from the samples of one scale of the wavelet pyramid to row sums of cubes. The kernels are in adm.hip, and in
+// adm_passes.hip those that take long to load and are rarely needed.
 //
-// 32 lanes walk down a strip together, two coefficients of each band per lane; the outer lanes only serve
-// their neighbours. Rows above and below a strip are computed again, so strips do not wait for each other.
+// 32 lanes process a strip together from top to bottom, two coefficients of each band per lane; the outer lanes only
+// compute inputs of their neighbours. Strips also compute the rows above and below them, so they do not wait for each
+// other.
 #pragma once
 #include "adm_decouple.h"
 #include "adm_mask.h"
 
 namespace adm {
 
-// The detail of the reference, on its way from the first picture of a group to the others: for each tile the rows that
-// it looks at.
+// The detail of the reference, which the first picture of a group keeps for the others: for each tile the rows that it
+// reads.
 template <int scale> struct Keep {
   static constexpr int WORDS = ADM_KEEP_WORDS(scale);
   uint32_t *at;  // of the first row, for this lane
@@ -55,7 +56,7 @@ template <int scale, class T, bool many, bool group> struct Tile {
     return {{in.load(2 * y + 1, 2 * at.x, edge), in.load(2 * y + 2, 2 * at.x, edge)}};
   }
 
-  // Outside the scored part the next scale needs the low band, and nobody the rest.
+  // Outside the scored part only the low band is needed, for the next scale.
   HV_MEMBER void low_band() const {
     Transform<scale, T, false> o{}, t{};
     Pair<T> p{}, q{};  // not left undefined: ptxas then takes the later pair for the earlier
@@ -71,7 +72,7 @@ template <int scale, class T, bool many, bool group> struct Tile {
 
   HV_MEMBER void all(RowSums sums, int32_t (*kept)[10][ADM_THREADS(T, many)]) const {
     Transform<scale, T, true> o{}, t{};
-    // A branch would cost more than the cubes of the two rows that need none, unless tiles are low.
+    // A branch would cost more than the cubes of the two rows that do not need them, unless tiles are low.
     const bool always = scale == 0;
     const uint32_t height = (uint32_t)shape.height;
     Chain chain{};
@@ -190,8 +191,8 @@ HV_DEV void tile(const Input<T> &reference, const Input<T> &distorted, const Adm
   }                                                                                                          \
   HV_EXPORT(name)
 
-// Scales 1 to 3, the latter two with one kernel: the same from the low bands of the scale before. Without
-// `out.reference` no low band is written.
+// Scales 1 to 3, the latter two with one kernel: the same from the low bands of the scale before. If `out.reference` is
+// null, no low band is written.
 #define ADM_TILE(scale, many, group, keep, later)                                                                       \
   using T = adm::Kind<scale>::In;                                                                                       \
   const uint32_t stride = in.stride * (uint32_t)sizeof(T);                                                              \

@@ -9,9 +9,9 @@ ADM(adm2, 2, false)
 #define ADM_ROWS_THREADS 128
 
 // Adds the rounded row sums of every scale to `sums` and zeroes them for the next frame: 12 of the reference,
-// [scale][band], and for each pass 12 of the restored and 12 of the additive part. Block 128 threads; grid
-// (3 + 6 n, 4) for n passes, or (6, 4) for one pass without the additive part. Later pictures of a group take the sums
-// of the reference from `first`.
+// [scale][band], and for each pass 12 of the restored and 12 of the additive part. Block 128 threads; grid (3 + 6 n, 4)
+// for n passes, or (6, 4) for one pass without the additive part. Later pictures of a group copy the sums of the
+// reference from `first`.
 HV_KERNEL(ADM_ROWS_THREADS, adm_rows)(AdmRows shape, uint64_t *rows, const uint64_t *first, uint64_t *sums) {
   const int scale = blockIdx.y, kind = blockIdx.x / 3, band = blockIdx.x % 3;
   if (first && kind == 0) {

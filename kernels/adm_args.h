@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: MPL-2.0
 //
-// What the host tells the kernels of ADM. The shape of the work is theirs in common, so it stands apart from what they
-// do with it.
+// The arguments of ADM's kernels. All of them share the shape of the work.
 #pragma once
 #include "frame.h"
 
-// Most waves of a block, for samples T and `many` passes or not. A wave has a tile of its own and waits for nobody. But the
-// larger blocks are, the fewer kinds of kernels are on a multiprocessor at a time, and their code has to fit its cache for
-// instructions: whole frames of 1920x1080 take 3 % less time on an H200.
+// Most waves per block, for samples T and `many` passes or not. Each wave has its own tile and does not wait for
+// others. But with larger blocks, fewer kinds of kernels are on a multiprocessor at a time, and their code has to fit
+// its instruction cache: whole frames of 1920x1080 take 3 % less time on an H200.
 #if defined(HV_AMD)
   #define ADM_WAVES(T, many) 1
 #else
@@ -15,7 +14,8 @@
 #endif
 #define ADM_THREADS(T, many) (HV_WAVE * ADM_WAVES(T, many))
 #if defined(HV_NV)
-  // With the waves that are to fit a multiprocessor: the compiler spends registers on more than these need.
+  // Includes the waves that should fit a multiprocessor, because the compiler otherwise uses more registers than these
+  // allow.
   #define ADM_BOUNDS(T, many, waves) ADM_THREADS(T, many), (many) ? 1 : (waves) / ADM_WAVES(T, many)
 #else
   #define ADM_BOUNDS(T, many, waves) ADM_THREADS(T, many)
@@ -26,7 +26,7 @@
 #define ADM_KEEP_WORDS(scale) ((scale) == 0 ? 3 : 6)  // for a row and lane
 #define ADM_SLOTS 4  // triples of sums that are added up together
 
-// Shape of one scale. `crates/engine/src/metrics/adm.rs` has the meaning of extents, scored parts and shifts.
+// Shape of one scale. `crates/engine/src/metrics/adm.rs` explains extents, scored parts and shifts.
 struct AdmScale {
   int32_t in_width, in_height;                   // samples of the input
   int32_t width, height;                         // coefficients of a band
@@ -60,7 +60,7 @@ HV_OFFSET(AdmScale, waves, 64);
 struct AdmPass {
   double gain_limit;    // 1 to 100
   uint32_t weights[2];  // quantised, of h and v, of d: at most 40000 and 54000 at scale 0, below 2^31 elsewhere
-  uint32_t aim;         // whether the additive part is summed up as well; only the `_passes` kernels do it
+  uint32_t aim;         // 1 to sum the additive part as well; only the `_passes` kernels do it
 };
 HV_SIZE(AdmPass, 24);
 HV_OFFSET(AdmPass, gain_limit, 0);

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: MPL-2.0
 //
-// Decoupling: which part of the distorted picture's detail restores the reference's, and which is additive. Detail that
-// points the same way within one degree may be enhanced up to the gain limit.
+// Decoupling: it splits the distorted picture's detail into the part that restores the reference's and an additive
+// part. Detail that points in the same direction within one degree may be enhanced up to the gain limit.
 #pragma once
 #include "adm_transform.h"
 
 namespace adm {
 
-// Whether (h, v) of reference and distorted point the same way within one degree.
+// Tests whether (h, v) of reference and distorted point in the same direction within one degree.
 HV_DEV bool same_direction(int32_t oh, int32_t ov, int32_t th, int32_t tv) {
   const float a = (float)oh, b = (float)ov, c = (float)th, d = (float)tv;
   const float dot = a * c + b * d, square = dot * dot;
   const float limit = 0x1.ffd814p-1f * (a * a + b * b) * (c * c + d * d);
   bool same = dot >= 0 && square >= limit;
-  // Where the two are that close all their roundings together amount to less than one in 2^19.
+  // Near the limit, all rounding errors together are less than one in 2^19.
   if (__builtin_fabsf(square - limit) < 0x1p-18f * limit) {
     const double x = (float)hv_mad_i64(oh, th, hv_mad_i64(ov, tv, 0));
     const double o = (float)hv_mad_i64(oh, oh, hv_mad_i64(ov, ov, 0));
@@ -23,7 +23,7 @@ HV_DEV bool same_direction(int32_t oh, int32_t ov, int32_t th, int32_t tv) {
   return same;
 }
 
-// floor(2^30 / m) for m of 2^14 .. 2^15: the rounded quotient is that or one more.
+// floor(2^30 / m) for m of 2^14 .. 2^15: the rounded quotient is equal to it or one more.
 HV_DEV uint32_t reciprocal(uint32_t m) {
   const float magic = hv_rcp_f32((float)m) * 0x1p30f + 0x1p23f;  // rounds to an integer, in its low bits
   const uint32_t q = __builtin_bit_cast(uint32_t, magic) & 0x7fffff;
@@ -42,18 +42,18 @@ struct Gain {
   }
 };
 
-// The restored part of the distorted coefficient t, for any coefficients; for integer gain limits if `whole`.
+// The restored part of the distorted coefficient t, for any coefficients; only for integer gain limits if `whole`.
 HV_DEV int32_t restore(int32_t o, int32_t t, bool same, const Gain &gain, bool whole) {
   const int32_t sign = o >> 31;
   const uint32_t m = (uint32_t)((o ^ sign) - sign);
   const uint32_t towards = (uint32_t)hv_max((t ^ sign) - sign, 0);
-  // The reciprocal is that of 15 significant bits of m.
+  // The reciprocal is that of the 15 significant bits of m.
   const int up = hv_clz(m | 1);
   const uint32_t inverse = reciprocal((((m << up) >> 16) + 1) >> 1);
   const uint32_t t31 = hv_min(towards, 2 * m) << (up - 1);
   const uint32_t k = hv_min((uint32_t)(hv_mad_u64(2 * inverse, t31, 1u << 31) >> 32), 32768u);
   uint32_t r = (uint32_t)(hv_mad_u64(k, m, (uint32_t)(16384 + sign)) >> 15);
-  // Up to here all this amounts to t, limited to 0 .. o.
+  // Up to this value the result is t, limited to 0 .. o.
   if (m <= 16384) r = hv_min(towards, m);
   uint32_t most;
   if (whole) most = hv_min(hv_min(r, gain.bound) * gain.whole, towards);
@@ -70,7 +70,7 @@ template <int scale>
 HV_DEV void decouple(const Bands &o, const Bands &t, const bool same[2], const Gain &gain, int32_t r[3][2]) {
   bool rare = !gain.whole;
   if constexpr (scale == 0) {
-    // Up to |o| = 16384 the table ratio of the specification amounts to t, limited to 0 .. o.
+    // Up to |o| = 16384 the table ratio of the specification gives t, limited to 0 .. o.
     uint32_t wide = 0;
 #pragma unroll
     for (int i = 0; i < 6; i++) {

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MPL-2.0
 //
-// Contrast masking and the sums: a signal counts as far as it exceeds what its masker makes invisible around it, and its
-// cubes are added up row by row. A threshold needs the rows above and below, so a chain lags one row behind.
+// Contrast masking and the sums: the part of a signal counts that exceeds the threshold of visibility which its masker
+// sets around it. Its cubes are summed row by row. A threshold needs the rows above and below, so a chain is one row
+// behind.
 #pragma once
 #include "adm_transform.h"
 
 namespace adm {
 
-// What masker coefficients contribute to the threshold of their neighbours, and to their own beyond that.
+// The contributions of masker coefficients to the threshold of their neighbours, and the additional ones to their own.
 template <int scale>
 HV_DEV void mask(const int32_t m[3], const uint32_t weight[2], int32_t &side, int32_t &centre) {
   side = centre = 0;
@@ -23,7 +24,7 @@ HV_DEV void mask(const int32_t m[3], const uint32_t weight[2], int32_t &side, in
     } else {
       const int64_t product = hv_mad_i64((int32_t)weight[band / 2], m[band], 1 << 27);
       const uint32_t x = (uint32_t)hv_abs((int32_t)(product >> 28));
-      // The rounding constant of libvmaf ended up as minus one half.
+      // libvmaf's rounding constant is minus one half.
       s = (int32_t)(hv_mad_u64(x, 143165577, -(1ull << 31)) >> 32);
       c = (int32_t)(hv_mad_u64(x, 286331153, -(1ull << 31)) >> 32);
     }
@@ -58,7 +59,7 @@ struct Chain {
   }
 };
 
-// Row sums on their way from registers to memory: triples of each lane, added up ADM_SLOTS at a time.
+// Row sums between registers and memory: triples of each lane, of which ADM_SLOTS are summed at a time.
 struct RowSums {
   uint64_t (*lanes)[33];  // of this strip
   uint64_t *rows;         // in memory
@@ -129,7 +130,7 @@ HV_DEV void reference_cubes(const int32_t detail[3][2], const AdmScale &shape, c
         const uint32_t square = (uint32_t)hv_mad_i24((int32_t)u, (int32_t)u, 0);
         sums[band] = hv_mad_u64(square, u, sums[band]);
       } else {
-        // The rounding constant of libvmaf is a full unit here.
+        // libvmaf's rounding constant is a full unit here.
         const uint32_t shift = shape.reference_square;
         const uint32_t square = (uint32_t)(hv_mad_u64(u, u, 1u << shift) >> shift);
         sums[band] += hv_mad_u64(square, u, (1ull << shape.reference_cube) >> 1) >> shape.reference_cube;
@@ -138,7 +139,7 @@ HV_DEV void reference_cubes(const int32_t detail[3][2], const AdmScale &shape, c
   }
 }
 
-// Takes the chain to row y, and if `count` sums up the cubes of the row before.
+// Advances the chain to row y and, if `count`, sums the cubes of the row before.
 template <int scale>
 HV_DEV void advance(Chain &chain, const int32_t masker[3][2], const int32_t signal[3][2],
                     const AdmScale &shape, const uint32_t weight[2], const Lane &at, int y, bool count,

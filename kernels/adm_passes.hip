@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 //
-// ADM for several passes, with the additive part where wanted.
+// ADM for several passes, and for the additive part.
 #include "adm.h"
 
 ADM0(adm0_u8_passes, uint8_t, true)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 //
-// ADM of several distorted pictures for several passes, with the additive part where wanted.
+// ADM of several distorted pictures for several passes, and for the additive part.
 #include "adm.h"
 
 ADM0_GROUP(adm0_u8_passes_group, uint8_t, true)

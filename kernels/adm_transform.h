@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MPL-2.0
 //
-// The wavelet transform of ADM: from the samples of one scale of a picture to its four bands, row after row. Nothing of
-// a row is stored but the low band, which is the next scale's input: the filters run down the columns in registers, and
-// across the rows through shuffles.
+// The wavelet transform of ADM: from the samples of one scale of a picture to its four bands, row after row. Only the
+// low band is stored, as the input of the next scale: the vertical filters keep rows in registers, and the horizontal
+// ones use shuffles.
 #pragma once
 #include "adm_args.h"
 
 namespace adm {
 
-// Where a lane works.
+// The place of a lane's work.
 struct Lane {
   int x;                 // first of the two columns
   uint32_t left, right;  // neighbouring lanes
@@ -28,7 +28,7 @@ HV_DEV int mirror(int i, int n) {
   return i < n ? i : 2 * n - 1 - i;
 }
 
-// Four successive samples of a row, as stored.
+// Four consecutive samples of a row, as stored.
 template <class T> struct Run { uint32_t words[sizeof(T)]; };
 
 // One picture.
@@ -37,8 +37,8 @@ template <class T> struct Input {
   uint32_t stride, shift, bits;
   int width, height;
 
-  // The samples from column x on, a multiple of four. The row is mirrored at both ends, and the columns at
-  // the right one if they may lie beyond it, which `edge` says; what is left of the picture is arbitrary.
+  // The samples from column x on, a multiple of four. The row is mirrored at both ends. Columns are mirrored at the
+  // right end only if `edge` says that they may lie beyond it; samples to the left of the picture are arbitrary.
   HV_MEMBER Run<T> load(int row, int x, bool edge) const {
     row = hv_max(mirror(row, height), 0);
     const uint8_t *at = data + (uint64_t)(uint32_t)row * stride;
@@ -101,7 +101,7 @@ template <int scale, class T, bool detail> struct Vertical {
   V low[4], high[4];  // sums of the first pair
 
   HV_MEMBER void begin(const Input<T> &in, const Pair<T> &pair) {
-    // Half a unit, and at scale 0 the middle of the range taken away from every sample.
+    // Half a unit, and at scale 0 the middle of the range that was subtracted from every sample.
     const V half = scale == 0 ? (V)(1u << (in.bits - 1)) : scale == 1 ? 0 : 1 << 15;
     const V start = scale == 0 ? (V)(-46341u << (in.bits - 1)) : half;
 #pragma unroll

@@ -2,7 +2,7 @@
 //
 // CAMBI: flat areas of the luma, five scales filtered by modes, contrast values, and the sum of the largest.
 //
-// What it costs at 1080p as the models want it (scale 0 is 960x540, window 17), estimated: 2 MB read and 1 MB
+// Estimated cost at 1080p with the models' options (scale 0 is 960x540, window 17): 2 MB read and 1 MB
 // written for the flat areas, 3 MB for the scales, 1.4 MB read and 2.8 MB written for the contrast values; about 90
 // instructions per luma sample, 60 per filtered and, mostly in counting, 150 per contrast value.
 #include "frame.h"
@@ -10,7 +10,7 @@
 #define CAMBI_SCALES 5
 #define CAMBI_MAX_STEPS 32
 #define CAMBI_RECIPROCALS 4226
-// Bit of a sample that is not in a flat area: makes it larger than any that is.
+// Marks a sample outside of flat areas: it becomes larger than any sample inside.
 #define CAMBI_UNEVEN 0x4000u
 
 struct CambiScale {
@@ -39,7 +39,7 @@ HV_SIZE(CambiStep, 12);
 HV_OFFSET(CambiStep, above, 0);
 HV_OFFSET(CambiStep, up_to, 4);
 HV_OFFSET(CambiStep, weight, 8);
-// The shape of the work for one picture; lies in device memory.
+// The shape of the work for one picture. It is in device memory.
 struct CambiShape {
   CambiScale scale[CAMBI_SCALES];
   CambiStep step[CAMBI_MAX_STEPS];
@@ -86,7 +86,8 @@ HV_OFFSET(CambiFlat, stride, 28);
 
 namespace cambi {
 
-// The luma sample (x, y), or the nearest inside, with 10 bits. `picks`: width columns and height rows to take, or null.
+// The luma sample (x, y), or the nearest one inside, with 10 bits. `picks`: width columns and height rows to use, or
+// null.
 template <class T>
 HV_DEV uint32_t ten_bits(const HvPlane &luma, const CambiFlat &args, const uint32_t *picks, int x, int y) {
   x = hv_min(hv_max(x, 0), args.width - 1), y = hv_min(hv_max(y, 0), args.height - 1);
@@ -99,7 +100,7 @@ HV_DEV uint32_t ten_bits(const HvPlane &luma, const CambiFlat &args, const uint3
 template <class T>
 HV_DEV void flat(const HvFrame *__restrict__ frame, CambiFlat args, const uint32_t *__restrict__ picks,
                  uint16_t *__restrict__ out) {
-  // Samples from 4 columns and 3 rows before the tile on, then flat pixels and their sums over 7 rows.
+  // Samples from 4 columns and 3 rows before the tile, then flat pixels and their sums over 7 rows.
   const int W = FLAT_W + 10, H = FLAT_H + 8;
   __shared__ uint16_t samples[H * W], means[(H - 1) * W];
   __shared__ uint32_t flats[(FLAT_H + 6) * FLAT_WORDS], columns[FLAT_H * FLAT_WORDS];
@@ -148,7 +149,7 @@ HV_DEV void flat(const HvFrame *__restrict__ frame, CambiFlat args, const uint32
 }
 
 // ---- scales --------------------------------------------------------------------------------
-// What occurs at least twice, or else the smallest.
+// The value that occurs at least twice, or else the smallest.
 HV_DEV uint32_t mode(uint32_t a, uint32_t b, uint32_t c) {
   const uint32_t low = hv_min(hv_min(a, b), c);
   return a == b || a == c ? a : b == c ? b : low;
@@ -158,13 +159,13 @@ HV_DEV uint32_t mode(uint32_t a, uint32_t b, uint32_t c) {
 #define CONTRAST_THREADS 128
 #define CONTRAST_BINS 224
 
-// A contrast value above 0, which is 0.5 at least, in units of 2^-24.
+// A contrast value above 0, which is at least 0.5, in units of 2^-24.
 HV_DEV uint64_t fixed(uint32_t bits) { return (uint64_t)((bits & 0x7fffffu) | 0x800000u) << ((bits >> 23) - 126); }
 
-// Each thread has one column of the picture, the 128 of a block being those that the windows of a tile reach: it
-// counts, in bytes, the samples of its column in the rows of the window. The first 128 - 2 * radius threads have a
-// pixel of the tile in each row and add up the bytes of the columns of its window, four at a time. What does not
-// fit the bins takes further passes.
+// Each thread has one column of the picture; a block has the 128 columns that the windows of a tile reach. It counts,
+// in bytes, the samples of its column in the rows of the window. The first 128 - 2 * radius threads have a pixel of the
+// tile in each row and add the bytes of the columns of its window, four at a time. Codes that do not fit the bins take
+// further passes.
 template <int WORDS>
 HV_DEV void contrast(const CambiShape *__restrict__ shape, const uint16_t *__restrict__ samples,
                      uint32_t *__restrict__ values, uint64_t *sums) {
@@ -244,7 +245,7 @@ HV_DEV void contrast(const CambiShape *__restrict__ shape, const uint16_t *__res
       change(leaves, -1);
       __syncthreads();
       const int here = code;
-      // What the next row needs is on its way meanwhile.
+      // Loads the inputs of the next row meanwhile.
       enters = sample(counts, column, y + 1 + radius);
       leaves = sample(counts, column, y - radius);
       code = sample(mine && y + 1 < y1, x, y + 1);
@@ -277,8 +278,8 @@ HV_DEV void contrast(const CambiShape *__restrict__ shape, const uint16_t *__res
 #define TOP_BINS 2048
 #define TOP_LEAST 0x3f000000u  // 0.5, below which there are no values but 0
 
-// What the digit of the value of rank `rank` from the top is, by how many values have each digit; `rank` becomes
-// that among the values of the digit.
+// The digit of the value of rank `rank` from the top, given the number of values with each digit. `rank` becomes the
+// rank among the values with that digit.
 HV_DEV uint32_t digit_of(uint32_t *counts, uint32_t *above, uint32_t *found, uint32_t &rank) {
   const uint32_t tid = threadIdx.x, mine = counts[2 * tid] + counts[2 * tid + 1];
   above[tid] = mine;
@@ -303,8 +304,8 @@ HV_DEV uint32_t digit_of(uint32_t *counts, uint32_t *above, uint32_t *found, uin
 
 }  // namespace cambi
 
-// The 10-bit samples of a picture at its size, or of every second column and row, and whether they are in flat
-// areas. Block 256 threads, a tile of 128 x 16 samples; grid (ceil(width/128), ceil(height/16)).
+// The 10-bit samples of a picture at its size, or of every second column and row, marked unless they are in flat areas.
+// Block 256 threads, a tile of 128 x 16 samples; grid (ceil(width/128), ceil(height/16)).
 #define CAMBI_FLAT(name, T)                                                                                  \
   HV_KERNEL(FLAT_THREADS, name)(const HvFrame *__restrict__ frame, CambiFlat args,                           \
                                 const uint32_t *__restrict__ picks, uint16_t *__restrict__ out) {            \
@@ -317,8 +318,9 @@ CAMBI_FLAT(cambi_flat_u16, uint16_t)
 
 #define MODE_THREADS 128
 
-// The mode filter on width x height samples of `in`, every `step`-th column and row of it: first across, then down;
-// not at all in the first and last row, only down in the outer columns. Block 128 threads; grid (ceil(width/128), height).
+// The mode filter on width x height samples of `in`, every `step`-th column and row of it: first horizontal, then
+// vertical. The first and last row are not filtered, the outer columns only vertically. Block 128 threads; grid
+// (ceil(width/128), height).
 HV_KERNEL(MODE_THREADS, cambi_mode)(const uint16_t *__restrict__ in, uint32_t in_stride, uint32_t step, int width,
                                     int height, uint16_t *__restrict__ out, uint32_t stride) {
   const int x = (int)(blockIdx.x * MODE_THREADS + threadIdx.x), y = (int)blockIdx.y;
@@ -337,9 +339,10 @@ HV_KERNEL(MODE_THREADS, cambi_mode)(const uint16_t *__restrict__ in, uint32_t in
 }
 HV_EXPORT(cambi_mode)
 
-// The contrast values of all scales, as binary32. Adds to each scale's three sums that of its values, in units of
-// 2^-24, and how many are not 0. Block 128 threads, a tile of 128 - 2 * radius columns; grid: one block for each tile
-// of all scales. The number is that of words that a window reaches: (2 * radius + 4) / 4 + 1 at least.
+// The contrast values of all scales, as binary32. Adds to the three sums of each scale: the sum of its values in units
+// of 2^-24, and the number of values that are not 0. Block 128 threads, a tile of 128 - 2 * radius columns; grid: one
+// block for each tile of all scales. WORDS is the number of words that a window reaches: at least (2 * radius + 4) / 4
+// + 1.
 #define CAMBI_CONTRAST(name, WORDS)                                                                             \
   HV_KERNEL(CONTRAST_THREADS, name)(const CambiShape *__restrict__ shape, const uint16_t *__restrict__ samples, \
                                     uint32_t *__restrict__ values, uint64_t *sums) {                            \
@@ -351,8 +354,8 @@ CAMBI_CONTRAST(cambi_contrast5, 5)
 CAMBI_CONTRAST(cambi_contrast9, 9)
 CAMBI_CONTRAST(cambi_contrast17, 17)
 
-// Where more values than count are not 0, adds the sum of the largest to the scale's third sum. Block 1024 threads,
-// grid 5.
+// If more values than count are not 0, adds the sum of the largest to the scale's third sum. Block 1024 threads, grid
+// 5.
 HV_KERNEL(TOP_THREADS, cambi_top)(const CambiShape *__restrict__ shape, const uint32_t *__restrict__ values,
                                   uint64_t *sums) {
   __shared__ uint32_t counts[TOP_BINS], above[TOP_THREADS], found[2];
@@ -361,7 +364,7 @@ HV_KERNEL(TOP_THREADS, cambi_top)(const CambiShape *__restrict__ shape, const ui
   uint32_t rank = scale.top;
   if (sum[1] <= rank) return;
   const HvU32x4 *all = (const HvU32x4 *)(values + scale.values);
-  const uint32_t quads = ((uint32_t)scale.width * (uint32_t)scale.height + 3) / 4;  // what follows the last value is 0
+  const uint32_t quads = ((uint32_t)scale.width * (uint32_t)scale.height + 3) / 4;  // words after the last value are 0
   uint32_t known = 0;
 #pragma unroll
   for (int shift = 16; shift >= 0; shift -= 8) {  // 11 bits, then twice 8

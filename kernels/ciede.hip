@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MPL-2.0
 //
 // CIEDE2000: the sum of the colour differences. `crates/engine/src/backend/cpu/ciede.rs` has the same functions,
-// operation by operation, and says what they are.
+// operation by operation, and explains them.
 #include "frame.h"
 
 #define CIEDE_THREADS 128
 #define CIEDE_ROWS 4  // that each thread walks down
 
-// What turns samples into fractions: limited range.
+// Converts samples of limited range to fractions.
 struct CiedeRange {
   double black, luma, grey, chroma;
 };
@@ -107,7 +107,7 @@ HV_DEV Turn sin_cos(double x) {
   return {quadrant & 2 ? -a : a, (quadrant + 1) & 2 ? -b : b};
 }
 
-// The sine alone: where it is the cosine of what is left of the angle, that one's polynomial takes the place of the other.
+// The sine alone: where it equals the cosine of the reduced angle, the cosine's polynomial is used.
 HV_DEV double sine(double x) {
   constexpr double odd[] = {-1307674368000.0, 6227020800.0, -39916800.0, 362880.0, -5040.0, 120.0, -6.0};
   constexpr double even[] = {-87178291200.0, 479001600.0, -3628800.0, 40320.0, -720.0, 24.0, -2.0};
@@ -227,7 +227,7 @@ template <class T> HV_DEV uint32_t sample(const HvPlane &plane, uint32_t bits, i
                       bits);
 }
 
-// The colour at a luma sample; the last chroma sample again where chroma ends before.
+// The colour at a luma sample. If chroma ends earlier, its last sample is repeated.
 template <class T>
 HV_DEV Lab colour(const HvPlane *planes, uint32_t bits, int x, int y, int cx, int cy, const CiedeRange &range) {
   return lab_of(sample<T>(planes[0], bits, x, y), sample<T>(planes[1], bits, cx, cy),

@@ -28,7 +28,7 @@ HV_KERNEL(DAMAGE_THREADS, damage)(VifPlanes in, int32_t width, int32_t height, u
       rr = hv_mad_u64(a, a, rr), dd = hv_mad_u64(b, b, dd), rd = hv_mad_u64(a, b, rd);
     }
   }
-  // Below 2^48, as windows have at most 2^8 samples.
+  // The products are below 2^48, as windows have at most 2^8 samples.
   const uint32_t n = (uint32_t)((x1 - x0) * (y1 - y0));
   const uint64_t var1 = (n * rr - (uint64_t)r * r) / (n * n), var2 = (n * dd - (uint64_t)d * d) / (n * n);
   const int64_t cov = ((int64_t)(n * rd) - (int64_t)((uint64_t)r * d)) / (int64_t)(n * n);

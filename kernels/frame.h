@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MPL-2.0
 //
-// What kernels know of the pictures of one frame pair, and how structures are checked that the host fills in.
+// The structures that describe the pictures of one frame pair to kernels, and the checks of structures that the host
+// fills in.
 #pragma once
 #include "prelude.h"
 
-// Structures that the host fills in are declared once here and once in Rust, under the same names. Beside each stands its
-// layout, which the compiler checks on this side; the Rust side (`shared!`) checks its own, and that these lines say the
-// same. So a change on one side alone does not compile.
+// Structures that the host fills in are declared once here and once in Rust, with the same names and with their layout.
+// The kernels' compiler checks this declaration; the Rust side (`shared!`) checks its own and compares it with these
+// lines. So a change on one side alone does not compile.
 #define HV_SIZE(type, size) static_assert(sizeof(type) == size, #type)
 #define HV_OFFSET(type, field, offset) static_assert(__builtin_offsetof(type, field) == offset, #type "." #field)
 
@@ -23,8 +24,8 @@ HV_OFFSET(HvPlane, stride, 8);
 HV_OFFSET(HvPlane, shift, 12);
 HV_OFFSET(HvPlane, step, 14);
 
-// The pictures of one frame pair. Lies in device memory: the kernels of a graph keep their arguments from
-// frame to frame, so what changes is here.
+// The pictures of one frame pair. It is in device memory: the kernels of a graph keep their arguments from frame to
+// frame, so the parts that change are here.
 struct HvFrame {
   HvPlane reference[3], distorted[3];  // Y, Cb, Cr
   HvPlane earlier[2];      // luma of the reference one and two frames ago, null at the start of a run
@@ -34,7 +35,8 @@ HV_OFFSET(HvFrame, reference, 0);
 HV_OFFSET(HvFrame, distorted, 48);
 HV_OFFSET(HvFrame, earlier, 96);
 
-// What one kernel hands to the next: a plane of the reference and one of the distorted picture, or of several in a row.
+// Planes that one kernel passes to another: one of the reference and one of the distorted picture, or consecutive ones
+// of several distorted pictures.
 template <class T> struct HvPlanesOf {
   T *reference, *distorted;
   uint32_t stride;  // elements from row to row

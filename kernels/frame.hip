@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 //
-// The first and the last kernels of a group of frame pairs, between the host's page-locked memory and the others: copy
-// engines and fills take longer to start than these take to run.
+// The first and the last kernels of a group of frame pairs. They copy between the host's page-locked memory and device
+// memory, because copy engines and fills take longer to start than these take to run.
 #include "frame.h"
 
 #define FRAME_THREADS 128
@@ -15,18 +15,6 @@ HV_KERNEL(FRAME_THREADS, frame_begin)(const volatile uint32_t *given, HvFrame *f
   for (uint32_t i = threadIdx.x; i < n; i += FRAME_THREADS) sums[blockIdx.x * pitch + i] = 0;
 }
 HV_EXPORT(frame_begin)
-
-// Copies n sums of each pair to host memory, and says so in a number of `told` for each: all others may still be on their
-// way. Launched alike.
-HV_KERNEL(FRAME_THREADS, frame_tell)(const uint64_t *sums, volatile uint64_t *taken, uint32_t n, uint32_t pitch,
-                                     volatile uint64_t *told) {
-  const uint32_t first = blockIdx.x * pitch;
-  for (uint32_t i = threadIdx.x; i < n; i += FRAME_THREADS) taken[first + i] = sums[first + i];
-  hv_release_to_system();
-  __syncthreads();
-  if (threadIdx.x == 0) told[blockIdx.x] = 1;
-}
-HV_EXPORT(frame_tell)
 
 // Copies n sums of each pair to host memory. Launched alike.
 HV_KERNEL(FRAME_THREADS, frame_end)(const uint64_t *sums, volatile uint64_t *taken, uint32_t n, uint32_t pitch) {

@@ -4,9 +4,10 @@
 #pragma once
 #include "frame.h"
 
-// 32 lanes walk down a strip together, eight columns each; the outer two only serve their neighbours. More
-// rows save loads and cost blocks in flight. Moving differences from row to row costs a tenth of the operations; without, the
-// code would be seven times as long, and leave no room for others in the multiprocessor's cache for instructions.
+// 32 lanes process a strip together from top to bottom, eight columns each; the outer two only compute inputs of their
+// neighbours. More rows save loads, but leave fewer blocks in flight. Moving differences from row to row costs a tenth
+// of the operations; without it, the code would be seven times as long and fill the instruction cache of the
+// multiprocessor.
 #define MOTION_THREADS 128
 #define MOTION_COLUMNS 8  // of a lane
 #define MOTION_ROWS 10    // of a strip
@@ -42,7 +43,7 @@ HV_DEV void motion(const HvFrame *__restrict__ frame, uint32_t lag, int width, i
   const uint32_t first = hv_min(hv_max(x, 0), (width - 1) / MOTION_COLUMNS * MOTION_COLUMNS) * sizeof(T);
   const uint32_t left = hv_lane() - 1, right = hv_lane() + 1;
 
-  // Differences of the row at hand, of the two above it and of the two below.
+  // Differences of the present row, of the two above it and of the two below.
   int32_t e[5][MOTION_COLUMNS];
   auto load = [&](int32_t to[MOTION_COLUMNS], int y) {
     const uint64_t row = hv_max(mirror(y, height), 0);  // far below the picture any row will do

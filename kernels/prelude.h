@@ -9,7 +9,7 @@
 //   __CUDA__ && __clang__   bare clang, -x cuda -nocudainc -nocudalib (no CUDA installed)
 //   __NVCC__                nvcc
 //
-// What kernels may use: threadIdx/blockIdx/blockDim/gridDim .x/.y/.z, __global__, __device__,
+// Kernels may use: threadIdx/blockIdx/blockDim/gridDim .x/.y/.z, __global__, __device__,
 // __constant__, __shared__ (static only), __syncthreads(), HV_WAVE, and the hv_* functions below.
 // No libc, no libm transcendental functions (there is no ocml/libdevice in the bare builds).
 #pragma once
@@ -19,7 +19,7 @@ typedef __UINT16_TYPE__ uint16_t; typedef __INT16_TYPE__ int16_t;
 typedef __UINT32_TYPE__ uint32_t; typedef __INT32_TYPE__ int32_t;
 typedef __UINT64_TYPE__ uint64_t; typedef __INT64_TYPE__ int64_t;
 
-// What one thread loads at once.
+// The data that one thread loads at once.
 struct alignas(8) HvU32x2 { uint32_t v[2]; };
 struct alignas(16) HvU32x4 { uint32_t v[4]; };
 
@@ -96,9 +96,9 @@ struct alignas(16) HvU32x4 { uint32_t v[4]; };
 #endif
 #define HV_MAX_WAVES_PER_BLOCK(threads) (((threads) + 31) / 32)  // safe for both widths
 
-// ---- forms of a kernel: the same results by the means that are fast on the target ----------
-// HV_F64_FAST: sums beyond 32 bits as f64 where f64 runs at half the rate of f32 or better, else as integers.
-// HV_MMA: NVIDIA tensor cores (sm_80 and later).
+// ---- forms of a kernel: the same results by the fastest means of the target ----------------
+// HV_F64_FAST: sums beyond 32 bits as f64 if f64 has half the rate of f32 or more, else as integers. HV_MMA: NVIDIA
+// tensor cores (sm_80 and later).
 #if !defined(HV_F64_FAST)
   #if defined(HV_HOST) || defined(HV_AMD)
     #define HV_F64_FAST (HV_WAVE == 64)
@@ -138,7 +138,7 @@ struct alignas(16) HvU32x4 { uint32_t v[4]; };
     uint32_t l = hv_lane();
     return hv_shfl_u32(v, l + d < HV_WAVE ? l + d : l);
   }
-  // Waits for the wave's lanes, and shows each what the others have written to shared memory.
+  // Waits for the wave's lanes and makes their writes to shared memory visible to each other.
   HV_DEV void hv_sync_wave() {
     __builtin_amdgcn_fence(__ATOMIC_ACQ_REL, "wavefront");
     __builtin_amdgcn_wave_barrier();
@@ -185,24 +185,14 @@ struct alignas(16) HvU32x4 { uint32_t v[4]; };
   HV_DEV uint32_t hv_atomic_max_u32(uint32_t *p, uint32_t v) { return atomicMax(p, v); }
 #endif
 
-// ---- memory order ---------------------------------------------------------------------------
-// What a thread has written before is there for the whole system before what it writes next.
-HV_DEV void hv_release_to_system() {
-#if defined(HV_AMD)
-  __builtin_amdgcn_fence(__ATOMIC_RELEASE, "");
-#else
-  asm volatile("fence.acq_rel.sys;" ::: "memory");
-#endif
-}
-
 // ---- read-only loads from global memory ---------------------------------------------------
-// AMD has no such instruction; saying that the address is global is enough there.
+// AMD has no such instruction; declaring the address as global suffices there.
 #if defined(HV_BARE)
   typedef uint32_t hv_v2 __attribute__((ext_vector_type(2)));
   typedef uint32_t hv_v4 __attribute__((ext_vector_type(4)));
 #endif
 #if defined(HV_NV) && defined(HV_BARE)
-  // Into 32 bits at once: narrow results of the builtins cost a mask each.
+  // Loads 32 bits at once, as narrow results of the builtins cost a mask each.
   HV_DEV uint32_t hv_ldg(const uint8_t *p) {
     uint32_t v; asm("ld.global.nc.u8 %0, [%1];" : "=r"(v) : "l"(p)); return v;
   }
@@ -240,7 +230,7 @@ HV_DEV void hv_release_to_system() {
   HV_DEV int hv_popc64(uint64_t x) { return __popcll(x); }
 #endif
 
-// 1 / x, wrong by less than two units in the last place.
+// 1 / x with an error of less than two units in the last place.
 HV_DEV float hv_rcp_f32(float x) {
 #if defined(HV_AMD)
   return __builtin_amdgcn_rcpf(x);
@@ -262,7 +252,7 @@ HV_DEV int64_t hv_mad_i64(int32_t a, int32_t b, int64_t c) { return (int64_t)a *
 HV_DEV uint64_t hv_mad_u64(uint32_t a, uint32_t b, uint64_t c) { return (uint64_t)a * b + c; }
 #endif
 
-// Four of the bytes 0-3 of a and 4-7 of b, chosen by four hexadecimal digits, the lowest byte by the last.
+// Selects four of the bytes 0-3 of a and 4-7 of b by four hexadecimal digits, the lowest byte by the last.
 template <uint32_t digits> HV_DEV uint32_t hv_bytes(uint32_t a, uint32_t b) {
 #if defined(HV_AMD)
   constexpr uint32_t sel =
@@ -273,7 +263,7 @@ template <uint32_t digits> HV_DEV uint32_t hv_bytes(uint32_t a, uint32_t b) {
 #endif
 }
 
-// Byte i of v. Compilers would multiply such numbers as integers, and convert each product.
+// Byte i of v. Compilers would multiply such numbers as integers and convert each product.
 HV_DEV float hv_float_of_byte(uint32_t v, int i) {
 #if defined(HV_NV)
   uint32_t r; asm("prmt.b32 %0, %1, %2, %3;" : "=r"(r) : "r"(v), "r"(0x4b000000), "r"(0x7440 + i));
@@ -336,12 +326,12 @@ HV_DEV uint64_t hv_shfl_xor_u64(uint64_t v, uint32_t m) {
   return ((uint64_t)hi << 32) | lo;
 }
 #endif
-// Sum over the wave; every lane receives it. Integer, so the order does not matter.
+// Sum over the wave, for every lane. It is an integer sum, so the order does not matter.
 HV_DEV uint64_t hv_wave_sum_u64(uint64_t v) {
   for (uint32_t m = HV_WAVE / 2; m; m >>= 1) v += hv_shfl_xor_u64(v, m);
   return v;
 }
-// Adds the sum over the block of `threads` (all of them call it, once) to *total.
+// Adds the sum over the block of `threads`, all of which call it once, to *total.
 template <int threads> HV_DEV void hv_block_add_u64(uint64_t *total, uint64_t v) {
   __shared__ uint64_t waves[HV_MAX_WAVES_PER_BLOCK(threads)];
   v = hv_wave_sum_u64(v);

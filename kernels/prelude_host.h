@@ -15,19 +15,19 @@
 #define HV_PASTE_(a, b) a##b
 #define HV_TEXT(a) HV_TEXT_(a)
 #define HV_TEXT_(a) #a
-// The ends of the section, from the linker; null where it is empty.
+// The ends of the section, from the linker; null if it is empty.
 extern char HV_PASTE(__start_, HV_SHARED)[] __attribute__((weak, visibility("hidden")));
 extern char HV_PASTE(__stop_, HV_SHARED)[] __attribute__((weak, visibility("hidden")));
 
 namespace hv {
 struct Dim { unsigned x, y, z; };
-// What the running fiber sees; the engine (tests/swhip/engine.cpp) points `cur` at it before resuming a fiber.
+// The state of the running fiber. The engine (tests/swhip/engine.cpp) sets `cur` before it resumes a fiber.
 struct Lane { Dim tid; uint32_t lin; };
 struct Grid { Dim bid, bdim, gdim; };
 extern Lane *cur;
 extern Grid grid;
 void barrier();                                        // all live threads of the block
-// All live lanes of the wave hand in `v`; returns the lane's view afterwards. `op` must agree. Only Sync orders memory.
+// All live lanes of the wave pass `v`; each gets its view of them. `op` must agree. Only Sync orders memory.
 enum Op : uint32_t { Shfl, Ballot, Sync };
 uint64_t wave_op(Op op, uint64_t v, uint32_t src, uint32_t width);
 struct Kernel {                                        // one registered kernel
@@ -90,7 +90,6 @@ HV_DEV uint32_t hv_shfl_down_u32(uint32_t v, uint32_t d) {
   return hv_shfl_u32(v, l + d < HV_WAVE ? l + d : l);
 }
 HV_DEV void hv_sync_wave() { hv::wave_op(hv::Sync, 0, 0, HV_WAVE); }
-HV_DEV void hv_release_to_system() { __atomic_thread_fence(__ATOMIC_RELEASE); }
 HV_DEV uint64_t hv_ballot(bool p) { return hv::wave_op(hv::Ballot, p, 0, HV_WAVE); }
 HV_DEV float hv_rcp_f32(float x) { return 1 / x; }
 HV_DEV uint32_t hv_atomic_add_u32(uint32_t *p, uint32_t v) { return __atomic_fetch_add(p, v, __ATOMIC_RELAXED); }

@@ -8,11 +8,11 @@
 #define HVS_STEP 7       // samples from one block to the next
 #define HVS_SUM_THREADS 1024
 #define HVS_SUM_BLOCKS 4  // blocks of the picture for each of them
-// From the bits of a power of two to those of the next: added to any sum, it takes the sum across the power.
+// Distance from the bits of a power of two to those of the next: added to any sum, it crosses the power.
 #define HVS_FULL 0x00800000u
 
-// What there is of Y, Cb and Cr in the scratch of a distorted picture, in units of 4 bytes from its begin, and how many blocks
-// they have, in a row and altogether.
+// The layout of the scratch of a distorted picture: for Y, Cb and Cr, the offsets in units of 4 bytes, and the numbers
+// of blocks, in a row and altogether.
 struct HvsLayout {
   uint32_t errors[3], totals[3], waves[3], additions[3], columns[3], blocks[3];
 };
@@ -24,7 +24,7 @@ HV_OFFSET(HvsLayout, additions, 36);
 HV_OFFSET(HvsLayout, columns, 48);
 HV_OFFSET(HvsLayout, blocks, 60);
 
-// What an error and a squared coefficient are multiplied with, and one over the latter.
+// The factors of an error and of a squared coefficient, and the reciprocal of the latter.
 struct alignas(16) HvsWeights {
   float error, mask, inverse, unused;
 };
@@ -36,7 +36,8 @@ HV_OFFSET(HvsWeights, unused, 12);
 
 namespace hvs {
 
-// The component that a block of threads is for, where each has as many as its blocks take, and which of those it is.
+// The component of a block of threads, of which each component has as many as its blocks take, and the block's index
+// there.
 template <int threads> HV_DEV uint32_t component_of(const HvsLayout &layout, uint32_t &tile) {
   uint32_t component = 0;
   for (tile = blockIdx.x; component < 2; component++) {
@@ -50,7 +51,7 @@ template <int threads> HV_DEV uint32_t component_of(const HvsLayout &layout, uin
 HV_DEV uint32_t bits_of(float v) { return __builtin_bit_cast(uint32_t, v); }
 HV_DEV float float_of(uint32_t bits) { return __builtin_bit_cast(float, bits); }
 
-// Half, rounded towards zero.
+// Half of a number, rounded towards zero.
 HV_DEV int32_t half(int32_t a) { return (a - (a >> 31)) >> 1; }
 template <int shift> HV_DEV int32_t scaled(int32_t a, int32_t factor) {
   return (a * factor + (1 << (shift - 1))) >> shift;
@@ -103,7 +104,7 @@ template <int size> HV_DEV float deviation(const int32_t *samples) {
   return squares;
 }
 
-// Turns the samples of a block into coefficients; returns how strongly they mask errors.
+// Turns the samples of a block into coefficients. Returns the strength with which they mask errors.
 HV_DEV float masking(int32_t block[64], const HvsWeights *weights) {
   const float all = deviation<8>(block) * ((1.0f / 63.0f) * 64.0f);
   constexpr float factor = (1.0f / 15.0f) * 16.0f;
@@ -155,7 +156,7 @@ HV_DEV void errors_of(const HvFrame *__restrict__ frame, uint32_t bits, const Hv
   const uint32_t component = component_of<HVS_THREADS>(layout, tile);
   const uint32_t columns = layout.columns[component], blocks = layout.blocks[component];
   const uint32_t index = tile * HVS_THREADS + threadIdx.x;
-  // Beyond the last block, the last one again, for nothing.
+  // Threads after the last block repeat it without using the result.
   const bool inside = index < blocks;
   const uint32_t block_index = inside ? index : blocks - 1;
   const int x = (int)(block_index % columns) * HVS_STEP, y = (int)(block_index / columns) * HVS_STEP;
@@ -212,20 +213,20 @@ HV_DEV void errors_of(const HvFrame *__restrict__ frame, uint32_t bits, const Hv
 PSNR_HVS(psnr_hvs_u8, uint8_t)
 PSNR_HVS(psnr_hvs_u16, uint16_t)
 
-// The sum of the errors of a component is a single that takes them one after another, block by block, each time rounded. Yet
-// many threads make it. As long as the sum stays below the next power of two, an error adds to its bits what depends only
-// on whether these are even: on that alone the rounding of halves depends. So what a block of the picture adds is a
-// function of two values (`v`, for even and odd), and such functions one after another are one again: a scan over the
-// blocks has the sum after each.
+// The sum of the errors of a component is a single to which they are added one after another, block by block, with rounding.
+// Still, many threads compute it. While the sum stays below the next power of two, the amount that an error adds to its bits
+// depends only on whether these are even, since only the rounding of halves depends on them. So the addition of a block of
+// the picture is a function of two values (`v`, for even and odd), and a sequence of such functions is one again: a scan
+// over the blocks gives the sum after each.
 //
-// The functions depend on the power of two. psnr_hvs_additions guesses it, from what the blocks before come to about, so
-// all blocks have theirs made at once. psnr_hvs_sum knows it. Where the guess was wrong, which happens beside the powers of
-// two alone, and where the sum crosses one, it adds up the errors of a block for themselves.
+// The functions depend on the power of two. psnr_hvs_additions guesses it from the approximate total of the blocks before,
+// so it computes the functions of all blocks in parallel. psnr_hvs_sum knows the power. If the guess was wrong, which
+// happens only near powers of two, or if the sum crosses one, it adds the errors of the block one by one.
 namespace hvs {
 
 HV_DEV uint32_t plus(uint32_t total, HvU32x2 added) { return total + (total & 1 ? added.v[1] : added.v[0]); }
 
-// One after the other.
+// Applies one after the other.
 HV_DEV HvU32x2 then(HvU32x2 a, HvU32x2 b) {
   return {{hv_min(plus(a.v[0], b), HVS_FULL), hv_min(plus(a.v[1] + 1, b) - 1, HVS_FULL)}};
 }
@@ -242,8 +243,8 @@ HV_DEV HvU32x2 after_lanes_before(HvU32x2 own) {
   return own;
 }
 
-// What a block adds where the sum has this power of two: read from what psnr_hvs_additions has left, whose upper 8 bits are
-// the exponent that it was made for.
+// The addition of a block for a sum with this power of two. It is read from the result of psnr_hvs_additions, whose
+// upper 8 bits are the exponent that it was made for.
 HV_DEV HvU32x2 addition(HvU32x2 left, uint32_t power) {
   const bool known = left.v[0] >> 24 == power >> 23;
   return {{known ? left.v[0] & 0x00ffffffu : HVS_FULL, known ? left.v[1] : HVS_FULL}};
@@ -251,8 +252,8 @@ HV_DEV HvU32x2 addition(HvU32x2 left, uint32_t power) {
 
 }  // namespace hvs
 
-// For each block of the picture, what its errors add to a sum of about what is before it. Block 64 threads, grid
-// (ceil(blocks/64) of each component, pictures).
+// For each block of the picture, the addition of its errors to a sum close to that of the blocks before it. Block 64
+// threads, grid (ceil(blocks/64) of each component, pictures).
 HV_KERNEL(HVS_THREADS, psnr_hvs_additions)(HvsLayout layout, uint32_t pitch, float *scratch) {
   uint32_t tile;
   const uint32_t component = hvs::component_of<HVS_THREADS>(layout, tile), lane = hv_lane();
@@ -313,7 +314,7 @@ HV_KERNEL(HVS_SUM_THREADS, psnr_hvs_sum)(HvsLayout layout, uint32_t pitch, const
     const uint32_t before_wave = wave ? after_wave : total, after = hvs::plus(before_wave, added);
     const uint32_t of_lane_before = hv_shfl_u32(after, lane ? lane - 1 : 0);
     uint32_t before = lane ? of_lane_before : before_wave;
-    // Sums only grow: there is one thread at most with the sum below the power before its blocks and not after them.
+    // Sums only grow, so at most one thread has the sum below the power before its blocks and not after them.
     const bool below = (after ^ total) >> 23 == 0;
     if (!below && (before ^ total) >> 23 == 0) {
       uint32_t block = first;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 //
-// Brings one component of a picture to the size of the reference, as `crates/engine/src/scale.rs` says: first along the
-// rows, then down the columns.
+// Scales one component of a picture to the size of the reference, as defined in `crates/engine/src/scale.rs`: first
+// along the rows, then along the columns.
 #include "frame.h"
 
 #define SCALE_THREADS 256  // beside each other in a row of the output

@@ -29,13 +29,13 @@
 #define SPEED_STRIDE (SPEED_OFFSETS + 3)  // from row to row of a matrix, in whole words of 16 bytes
 #define SPEED_EPSILON 1e-6  // numbers below are taken for zero
 
-// A sample of a plane and what it counts; `Sample` in `crates/engine/src/metrics/speed/mod.rs`.
+// A sample of a plane and its weight; `Sample` in `crates/engine/src/metrics/speed/mod.rs`.
 struct alignas(8) SpeedSource { uint32_t index; float weight; };
 HV_SIZE(SpeedSource, 8);
 HV_OFFSET(SpeedSource, index, 0);
 HV_OFFSET(SpeedSource, weight, 4);
 
-// How a plane becomes a small image.
+// Parameters that turn a plane into a small image.
 struct SpeedScaling {
   const SpeedSource *x, *y;     // for each sample of an axis and each tap, `spread` samples of the plane
   const float *taps;            // of the low-pass filter
@@ -56,7 +56,7 @@ HV_OFFSET(SpeedScaling, bits, 40);
 HV_OFFSET(SpeedScaling, normalised, 44);
 HV_OFFSET(SpeedScaling, unit, 48);
 
-// How a small image becomes one without its local mean.
+// Parameters for subtracting the local mean from a small image.
 struct SpeedMean {
   const float *taps;
   int32_t width, height;  // of the small image
@@ -85,7 +85,7 @@ HV_DEV float number(const HvPlane &plane, uint32_t x, uint32_t y, const SpeedSca
   return (float)(int)hv_sample<T>(at, plane.shift, scaling.bits) * scaling.unit - 128.0f;
 }
 
-// The sum over the taps of the rows, in a column of the plane as it is.
+// The sum over the taps of the rows, in a column of the plane without resampling.
 template <class T>
 HV_DEV float plain(const HvPlane &plane, const SpeedSource *x, const SpeedSource *y, const SpeedScaling &scaling,
                    int count) {
@@ -112,7 +112,7 @@ HV_DEV float resampled(const HvPlane &plane, const SpeedSource *x, const SpeedSo
   return sum;
 }
 
-// `line` is room for the vertical sums of a tile.
+// `line` has room for the vertical sums of a tile.
 template <class T>
 HV_DEV void small(const HvFrame *frame, const SpeedScaling &scaling, uint32_t planes, float *images, float *line) {
   const int taps = scaling.count, left = (int)blockIdx.x * SPEED_TILE, width = hv_min(SPEED_TILE, scaling.width - left);
@@ -169,10 +169,10 @@ HV_EXPORT(speed_mean)
 
 namespace speed {
 
-// What a thread loads at once.
+// The data that a thread loads at once.
 template <class T> struct alignas(16) Vector { static constexpr int size = 16 / sizeof(T); T v[size]; };
 
-// Terms of some sums at some places, and at a few more to keep sums off each other's banks.
+// Terms of some sums at some positions, with padding that keeps sums off each other's banks.
 template <class T, int sums, int count> struct alignas(16) Chunk {
   static constexpr int places = count;
   Vector<T> terms[sums][count / Vector<T>::size + 1];
@@ -188,8 +188,8 @@ struct Room {
   double means[2 * SPEED_BLOCK];
 };
 
-// The sum and `count` groups of terms, one after the other. Half a group is on its way while the other half is added,
-// so that an addition waits for the one before it alone.
+// Adds `count` groups of terms to the sum, one after the other. Half a group is loaded while the other half is added,
+// so that an addition waits only for the one before it.
 template <class T> HV_DEV T add(T sum, int count, const Vector<T> *terms) {
   constexpr int size = Vector<T>::size, half = SPEED_GROUP / size / 2;
   Vector<T> some[half], others[half];
@@ -231,7 +231,7 @@ struct Part {
     earlier = (int)blockIdx.x - later * (later + 1) / 2;
   }
 
-  // A chunk from the place `first` on. Beyond the last place are zeros, which change no sum.
+  // A chunk from the position `first` on. Beyond the last position are zeros, which change no sum.
   template <class Chunk, class Terms>
   HV_MEMBER void prepare(Chunk &chunk, int first, int thread, int threads, const Terms &terms) const {
     for (int i = thread; i < Chunk::places; i += threads) {
@@ -246,7 +246,7 @@ struct Part {
     }
   }
 
-  // The sums of the terms at all places, each in one of the first threads.
+  // The sums of the terms at all positions, each in one of the first threads.
   template <class T, int sums, int count, class Terms>
   HV_MEMBER T sum(Chunk<T, sums, count> (&chunks)[2], const Terms &terms) const {
     const int t = (int)threadIdx.x;
@@ -301,27 +301,27 @@ HV_EXPORT(speed_covariance)
 
 namespace speed {
 
-// The orthogonal factor of the covariance is found by Householder's reflections, each of which needs the one before.
-// What takes longest is the direction of the next one, two sums and two roots one after the other: a wave is ahead of
-// the others and has it ready when these are done with the reflection. Rows that no reflection changes any more are
-// multiplied meanwhile with what comes after, so that only the systems remain.
+// The orthogonal factor of the covariance is found by Householder's reflections, each of which depends on the one before.
+// The slowest step is the direction of the next one, two sums and two roots one after the other: one wave runs ahead of
+// the others and has it ready when they have finished the reflection. Rows that no later reflection changes are multiplied
+// with the operands meanwhile, so that only the systems remain.
 
-// What a reflection changes.
+// The data that a reflection changes.
 struct State {
-  // The columns of the transposed orthogonal factor, and then those of what is left of the covariance, backwards: a
-  // column that is done is behind all others. Nobody looks at the first and the last column of the covariance.
+  // The columns of the transposed orthogonal factor, and then the remaining ones of the covariance, backwards: a finished
+  // column is behind all others. The first and the last column of the covariance are never read.
   alignas(16) float columns[2 * SPEED_OFFSETS - 2][SPEED_STRIDE];
-  // Of the column to reflect next, the row on the diagonal and those below; and the direction.
+  // The row on the diagonal of the column to reflect next, the rows below, and the direction.
   float pivot;
   alignas(16) float below[SPEED_STRIDE], direction[SPEED_STRIDE];
 };
 
 struct Solver {
   State states[2];  // before a reflection, and after it
-  // The triangle, right of its diagonal and on it.
+  // The triangle, its diagonal included.
   alignas(16) float triangle[SPEED_OFFSETS][SPEED_STRIDE];
   float diagonal[SPEED_OFFSETS];
-  // What the factor is multiplied with, the covariance and the samples of each block, and its product with the latter.
+  // The operands of the factor, which are the covariance and the samples of each block, and its product with the latter.
   float given[SPEED_OFFSETS][SPEED_OFFSETS + SPEED_SYSTEMS], right[SPEED_OFFSETS][SPEED_SYSTEMS];
 };
 
@@ -337,7 +337,8 @@ template <int from> HV_DEV void load(Row &to, const float *numbers) {
   }
 }
 
-// A row of the reflection, from the column `from` on. The identity's is given: telling where the one is takes longer.
+// A row of the reflection, from the column `from` on. The row of the identity is an argument, as finding the position
+// of the one takes longer.
 template <int from> HV_DEV void reflection(Row &h, const float *direction, int row, const Row &identity) {
   load<from>(h, direction);
   const float twice = -2 * direction[row];
@@ -354,7 +355,7 @@ template <int from> HV_DEV void direct(const Solver &s, State &state, int k, int
   float squares = pivot * pivot;
 #pragma unroll
   for (int i = from; i < SPEED_OFFSETS; i++) squares += v[i] * v[i];
-  // The sign is that of the covariance, not of what has become of it.
+  // The sign is that of the original covariance, not of the transformed one.
   const float moved = pivot + (s.given[k][k] >= 0 ? 1.0f : -1.0f) * hv_sqrt_f32(squares);
   float length = moved * moved;
 #pragma unroll
@@ -362,11 +363,11 @@ template <int from> HV_DEV void direct(const Solver &s, State &state, int k, int
   state.direction[t] = t < k ? 0 : (t == k ? moved : own) / hv_sqrt_f32(length);
 }
 
-// Columns that are left after the next one.
+// The number of columns that are left after the next one.
 HV_DEV int columns_left(int k) { return SPEED_OFFSETS + hv_max(SPEED_OFFSETS - 3 - k, 0); }
 
-// The wave that leads reflects the next column before all others, to find the next direction while they are reflected.
-// A thread has a row.
+// The leading wave reflects the next column before all others, to find the next direction while they are reflected.
+// Each thread has a row.
 template <int from>
 HV_DEV void lead(const Solver &s, const State &before, State &after, int k, int t, const Row &identity) {
   float sum = 0;
@@ -401,8 +402,8 @@ HV_DEV void reflect(const State &before, State &after, int row, const Row &h, in
   for (int c = 0; c < count; c++) after.columns[first + c * stride][row] = sum[c];
 }
 
-// A row of the other columns that anybody looks at again, of every `stride`th from the first on: two at a time, to have
-// one to add while the other waits.
+// A row of the other columns that are read again, of every `stride`th from the first on: two at a time, so that one is
+// added while the other waits.
 template <int from, int stride>
 HV_DEV void follow(const State &before, State &after, int k, int first, int row, const Row &identity) {
   Row h;
@@ -420,9 +421,9 @@ HV_DEV void follow(const State &before, State &after, int k, int first, int row,
   if (column < count) reflect<from, 1, stride>(before, after, row, h, column);
 }
 
-// The product of a row of the orthogonal factor with a column of what is given.
+// The product of a row of the orthogonal factor with a column of the operand.
 HV_DEV void finish(Solver &s, int row, int column, const Row &given) {
-  // No reflection changes it any more after its own.
+  // No later reflection changes it.
   const State &state = s.states[(hv_min(row, SPEED_OFFSETS - 2) + 1) % 2];
   float sum = 0;
 #pragma unroll
@@ -494,7 +495,7 @@ HV_DEV void begin(Solver &s, int row, int column, float value) {
   if (row == 0 && column == 0) state.below[0] = 0;
 }
 
-// The samples of blocks from the first on.
+// Loads the samples of blocks from the first on.
 HV_DEV void take(Solver &s, const float *field, int width, int beside, int first, int blocks) {
   const int t = (int)threadIdx.x, system = t % SPEED_SYSTEMS, block = first + system;
   constexpr int together = SPEED_SOLVERS / SPEED_SYSTEMS;
@@ -522,13 +523,13 @@ template <int count> struct Equation {
   }
 };
 
-// The solutions of a system from the last row on, the nearest first. Those that are not yet there are zero.
+// The solutions of a system from the last row on, the nearest first. Missing ones are zero.
 struct Solutions {
   float all[SPEED_OFFSETS - 1], product;  // and what the nearest makes with its sample
 };
 
-// Some rows of a system, above up to `count` others; the triangle is zero beyond its end. The share that the row below
-// has in the mean, which no row waits for, takes the place of a right-hand side that is needed no more.
+// Some rows of a system, above up to `count` others; the triangle is zero beyond its end. The share of the row
+// below in the mean, which no row waits for, replaces a right-hand side that is no longer needed.
 template <int count> HV_DEV void solve(Solver &s, int system, Solutions &solutions) {
   constexpr int last = SPEED_OFFSETS + SPEED_STEPS - 1 - count;
   constexpr int first = count < SPEED_OFFSETS - 1 ? SPEED_OFFSETS - count : 0;

@@ -5,8 +5,9 @@
 // libvmaf, or in another where that makes no difference.
 // Formulas and constants are those of libvmaf 3.2.0's float_ssim and float_ms_ssim (BSD-2-Clause-Patent).
 //
-// Blocks of decimations take one picture. SIDES tells what windows filter: 2, the distorted picture and the reference;
-// 1, the distorted picture alone, for the later pairs of a group, with what the first has left of the reference.
+// A block of a decimation processes one picture. SIDES is the number of pictures that windows filter: 2, the distorted
+// picture and the reference; 1, the distorted picture alone, for later pairs of a group, which use the data of the
+// reference that the first pair has kept.
 #pragma once
 #include "frame.h"
 
@@ -18,8 +19,8 @@
 #define SSIM_LOW_PASS_COLUMNS (SSIM_THREADS - 4)  // results of a block of the low pass side by side
 #define SSIM_STAGE (SSIM_THREADS / 32)  // rows of the low pass in shared memory at a time, if it has an order
 #define SSIM_BOX_TILE_H 4
-// So many blocks have to fit a multiprocessor; some targets would spend all registers on less. Those of `map`, for one
-// side and for two, and those of the low pass of decimated pictures.
+// Blocks that have to fit a multiprocessor, as some targets would otherwise use all registers for fewer: those of `map`,
+// for one side and for two, and those of the low pass of decimated pictures.
 #if defined(HV_NV)
   #define SSIM_BOUNDS1 SSIM_MAP_THREADS(1), 8
   #define SSIM_BOUNDS2 SSIM_MAP_THREADS(2), 4
@@ -30,13 +31,13 @@
   #define SSIM_LOW_PASS_BOUNDS SSIM_THREADS
 #endif
 
-// The order of the pictures in the grids of the decimations: the later pairs of a group are through after the first.
+// The order of the pictures in the grids of the decimations. Later pairs of a group end after the first picture.
 #define SSIM_DISTORTED 0
 #define SSIM_REFERENCE 1
 
 #define SSIM_PAIRS 8  // at most so many picture pairs in a launch of the window
 
-// What a window has of the reference: its mean and that of its squares.
+// The data of the reference in a window: its mean and that of its squares.
 struct alignas(8) SsimMoments {
   float mean, square;
 };
@@ -58,7 +59,7 @@ struct SsimPair {
   int32_t rows;           // places that a block walks down
   uint32_t columns;       // blocks side by side: ceil((width-10)/32)
   uint32_t first;         // number of the first of its blocks, or more than there are in the launch
-  uint32_t all_terms;     // 0 where nobody reads the sums of SSIM and luminance: they stay 0
+  uint32_t all_terms;     // 0 if the sums of SSIM and luminance are not read: they stay 0
 };
 HV_SIZE(SsimPair, 72);
 HV_OFFSET(SsimPair, planes, 0);
@@ -72,7 +73,7 @@ HV_OFFSET(SsimPair, columns, 60);
 HV_OFFSET(SsimPair, first, 64);
 HV_OFFSET(SsimPair, all_terms, 68);
 
-// Those of one launch, whose blocks follow each other.
+// The picture pairs of one launch, whose blocks follow each other.
 struct SsimPairs {
   SsimPair at[SSIM_PAIRS];
 };
@@ -169,17 +170,17 @@ template <int THREADS> HV_DEV void add_to_all(uint64_t *totals, const uint64_t v
 }
 
 // ---- doubles -------------------------------------------------------------------------------
-// A float as a double. NVIDIA's GPUs convert one in the time of seven other operations, those without fast f64 in that
-// of many more. Two operations of integers do the same, which move the bits to their places and correct the exponent.
-// Where all wait for these, some floats had better be `converted` by what is idle meanwhile.
+// Converts a float to a double. On NVIDIA's GPUs, a conversion takes as long as seven other operations, and much longer on
+// those without fast f64. Two integer operations have the same result: they move the bits to their places and correct the
+// exponent. If all threads wait for these, some floats are better `converted` by units that are idle meanwhile.
 //
-// That way is for ORDINARY floats: those from 2^-126 on, and 0, of which it makes 2^-127.
+// The integer operations are for ORDINARY floats: those from 2^-126 on, and 0, which becomes 2^-127.
 template <bool ORDINARY> HV_DEV double widen(float v, [[maybe_unused]] bool converted) {
   if (!ORDINARY) return (double)v;
   constexpr uint32_t exponent = 896u << 20;
 #if defined(HV_NV)
   if (HV_F64_FAST && converted) return (double)v;
-  // As 64 bits it would be one operation more.
+  // With 64 bits it would be one more operation.
   double r;
   asm("{.reg .b32 low, high;\n\t"
       "shl.b32 low, %1, 29;\n\t"
@@ -192,7 +193,7 @@ template <bool ORDINARY> HV_DEV double widen(float v, [[maybe_unused]] bool conv
   return __builtin_bit_cast(double, moved + ((uint64_t)exponent << 32));
 #endif
 }
-// Which products with a tap of the window, and of the low pass, are converted.
+// Chooses the products with a tap of the window, and of the low pass, that are converted.
 constexpr bool window_converts(int tap) { return tap >= 4; }
 constexpr bool low_pass_converts(int row, int column) { return (row + column) % 3 == 0; }
 
@@ -203,7 +204,7 @@ constexpr bool low_pass_converts(int row, int column) { return (row + column) % 
 // that would be 0, are below 2^-120. They are lost in the sums with the constants of `terms_of`.
 #define SSIM_ORDINARY 0x1p-30f
 
-// The least of some samples, compared as integers, for which all that are negative come before the others.
+// The smallest of some samples, compared as integers, for which all negative ones come before the others.
 struct Least {
   int32_t bits = 0x7fffffff;
   HV_MEMBER void add(float v) { bits = hv_min(bits, __builtin_bit_cast(int32_t, v)); }
@@ -307,8 +308,7 @@ HV_DEV float root(float v) {
 #endif
 }
 
-// The structure and the contrast term of one place of the window; if all are asked for, also the luminance term and
-// SSIM.
+// The number of terms of one position of the window: structure and contrast; if `all`, also luminance and SSIM.
 constexpr int terms(bool all) { return all ? 4 : 2; }
 template <bool ALL>
 HV_DEV void terms_of(const float filtered[3], const SsimMoments &reference, double to[terms(ALL)]) {
@@ -317,7 +317,7 @@ HV_DEV void terms_of(const float filtered[3], const SsimMoments &reference, doub
   const float m1 = reference.mean, m2 = filtered[0], square1 = m1 * m1, square2 = m2 * m2;
   const float variance1 = hv_max(reference.square - square1, 0.0f), variance2 = hv_max(filtered[1] - square2, 0.0f);
   const float difference = filtered[2] - m1 * m2, product = variance1 * variance2;
-  // Less than 2^-50 would be lost in both of the sums with it.
+  // Less than 2^-50 would be lost in both sums with it.
   const float deviations = root(hv_max(product, 0x1p-100f));
   const bool flat = (difference < 0.0f) & (product <= 0.0f);
   const float covariance = flat ? 0.0f : difference;
@@ -340,8 +340,8 @@ template <int SIDES, class T> HV_DEV void map(const HvFrame *frame, uint32_t bit
   constexpr int groups = SSIM_TILE * SSIM_PITCH / 4;  // of four samples in a tile
   // The distorted picture, its squares and its product with the reference; then the reference and its squares.
   alignas(16) __shared__ float tile[n][SSIM_TILE][SSIM_PITCH];
-  __shared__ uint32_t extraordinary[2];  // whether a sample of this tile is, and of the next
-  // No loop that ends at the pair: a copy of all would be made for it on NVIDIA.
+  __shared__ uint32_t extraordinary[2];  // 1 if a sample of this tile is, and of the next
+  // Not a loop that ends at the pair: for that, the compiler makes a copy of all pairs on NVIDIA.
   int index = 0;
 #pragma unroll
   for (int i = 1; i < SSIM_PAIRS; i++) index += blockIdx.x >= pairs.at[i].first;
@@ -435,7 +435,7 @@ template <int SIDES, class T> HV_DEV void map(const HvFrame *frame, uint32_t bit
 }
 
 // ---- decimations ---------------------------------------------------------------------------
-// What a block of a decimation is for: one of the pictures, which lie side by side in the grid, from column `x0` on.
+// The part of a block of a decimation: one of the pictures, which are side by side in the grid, from column `x0` on.
 struct Part {
   int picture, x0;
 };
@@ -455,7 +455,7 @@ HV_DEV constexpr float low_pass_tap(int row, int column) {
   return taps[row][column < 5 ? column : 8 - column];
 }
 
-// What a sample adds to a result for which it is in this row (0-4) and column (0-8) of the low pass.
+// The amount that a sample adds to a result for which it is in this row (0-4) and column (0-8) of the low pass.
 template <bool ORDINARY> HV_DEV double low_pass_product(float v, int row, int column) {
   const float tap = low_pass_tap(row, column);
   const bool converted = low_pass_converts(row, column);
@@ -474,11 +474,10 @@ template <bool ORDINARY> HV_DEV double low_pass_product(float v, int row, int co
 
 #define SSIM_EXACT 0x1p-5f
 
-// The sums of a column with one column of the low pass: those for results that are begun, which have had two rows,
-// four, six and eight.
+// The sums of a column with one column of the low pass: those of results that have had two rows, four, six and eight.
 struct ColumnSums {
   double begun[4] = {};
-  // Adds an even row of samples. Returns the sum that has had all.
+  // Adds an even row of samples. Returns the completed sum.
   HV_MEMBER double even_row(float v, int column) {
     const double outer = low_pass_product<true>(v, 0, column), inner = low_pass_product<true>(v, 2, column);
     const double done = begun[3] + outer;
@@ -495,8 +494,8 @@ struct ColumnSums {
   }
 };
 
-// What threads need of others, for two steps: the sums of even columns with the outermost tap and the next but one, and of
-// odd ones with the same.
+// The inputs from other threads, for two steps: the sums of even columns with the outermost tap and the next but one, and
+// of odd ones with the same.
 using LowPassColumns = double[2][4][SSIM_THREADS];
 
 // The low pass at every other sample, with `rows` of the result for a block. A thread has the two columns of a result; the
@@ -585,15 +584,15 @@ HV_DEV double low_pass_row(const float (&at)[2][COLUMNS], bool odd, double begun
 // apart, so that they write to different ones.
 using LowPassRows = float[2][SSIM_STAGE][2][SSIM_THREADS + 16];
 
-// The low pass at every other sample of a decimated picture, with `rows` of the result for a block. The last four threads
+// The low pass at every other sample of a decimated picture, with `rows` of the result per block. The last four threads
 // have no result.
 HV_DEV void low_pass_in_order(const Samples<float> source, const Part part, int width, int height, int rows,
                               const SsimPlanes &out, LowPassRows &staged) {
-  __shared__ uint32_t extraordinary[3];  // whether a sample of this stage is, of the next, and of the one after it
+  __shared__ uint32_t extraordinary[3];  // 1 if a sample of this stage is, of the next, and of the one after it
   const int to_height = (height + 1) / 2;
   const int x = part.x0 + (int)threadIdx.x, y0 = (int)blockIdx.y * rows, left = 2 * part.x0 - 4, top = 2 * y0 - 4;
   const int needed = 2 * hv_min(rows, to_height - y0) + 7;
-  // 32 threads take a row of a stage, and eight of them one sample more than the others.
+  // 32 threads process a row of a stage, and eight of them one sample more than the others.
   constexpr int turns = 2 * SSIM_THREADS / 32 + 1;
   const int lane = (int)threadIdx.x % 32, row_of_stage = (int)threadIdx.x / 32;
   int from[turns];
@@ -602,7 +601,7 @@ HV_DEV void low_pass_in_order(const Samples<float> source, const Part part, int 
   if (threadIdx.x < 3) extraordinary[threadIdx.x] = 0;
   __syncthreads();
 
-  // The samples of a stage are on their way while those of the one before are worked on.
+  // The samples of a stage are loaded while those of the one before are processed.
   float ahead[turns];
   const auto load = [&](int first) {
     const int y = mirror(top + first + row_of_stage, height);

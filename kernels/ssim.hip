@@ -11,7 +11,7 @@
   }                                                                                                        \
   HV_EXPORT(name)
 
-// Decimations are of the distorted picture, and of the reference where the grid has the columns twice.
+// Decimations process the distorted picture, and the reference too if the grid has twice the columns.
 
 // Luma after the low pass, at every other sample: (width+1)/2 x (height+1)/2. Block 128 threads, a tile of 124 x rows
 // samples; grid (ceil(to_width/124) for each picture, ceil(to_height/rows)).
@@ -43,8 +43,7 @@ SSIM_LOW_PASS(ssim_low_pass_u16, uint16_t)
 SSIM_BOX(ssim_box_u8, uint8_t)
 SSIM_BOX(ssim_box_u16, uint16_t)
 
-// The same of decimated pictures. A block that has come across a sample too small for sums in any order does its part
-// again.
+// The same for decimated pictures. A block that finds a sample too small for sums in any order repeats its part.
 HV_KERNEL(SSIM_LOW_PASS_BOUNDS, ssim_low_pass)(SsimPlanes in, int width, int height, int rows, SsimPlanes out) {
   __shared__ union {
     ssim::LowPassColumns columns;

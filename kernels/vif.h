@@ -14,19 +14,19 @@
 #include "frame.h"
 #include "vif_gain.h"
 
-// Tiles of `VIF_TILE_W` x `VIF_TILE_H` pixels. A thread filters one column, then finishes `VIF_RUN` pixels of
-// a row.
+// Tiles of `VIF_TILE_W` x `VIF_TILE_H` pixels. A thread filters one column, then finishes `VIF_RUN` pixels of a row.
 #if defined(HV_NV)
   #define VIF_THREADS(scale) ((scale) == 0 ? 256 : 128)
-  // With the blocks that are to fit a multiprocessor: the compiler spends registers on more than these need.
+  // Includes the blocks that should fit a multiprocessor, because the compiler otherwise uses more registers than these
+  // allow.
   #define VIF_BOUNDS(scale) VIF_THREADS(scale), (scale) == 0 ? 2 : 5
 #else
   #define VIF_THREADS(scale) 128  // two groups in the shared memory of a compute unit
   #define VIF_BOUNDS(scale) VIF_THREADS(scale)
 #endif
 #define VIF_RADIUS(scale) (8 >> (scale))
-// Twice as many rows would be less work, but twice the code as well, and a multiprocessor's cache for instructions is small
-// for all the kernels that are on it at a time.
+// Twice as many rows would be less work, but twice the code, and the instruction cache of a multiprocessor is small for
+// all the kernels on it.
 #define VIF_TILE_H(scale) ((scale) == 0 ? 8 : 4)
 #define VIF_RUN(scale) VIF_TILE_H(scale)
 #define VIF_TILE_W(scale) ((VIF_THREADS(scale) - 2 * VIF_RADIUS(scale)) / VIF_RUN(scale) * VIF_RUN(scale))
@@ -41,7 +41,7 @@
 
 #define VIF_MAX_GAINS 4
 
-// What a kernel needs to know besides the pictures.
+// The arguments of a kernel besides the pictures.
 struct VifArgs {
   int32_t width, height;                 // of this scale
   uint32_t bits;                // of scale 0 samples: 8 to 16
@@ -51,7 +51,7 @@ struct VifArgs {
   uint32_t pictures, pitch;     // distorted pictures, and from the sums of one to those of the next, for `_group`
 
   HV_MEMBER VifLimit limit(uint32_t k) const {
-    // Without addresses: these are parameters.
+    // Without addresses, as these are parameters.
     if (k == 0) return {gain_limits[0], whole_limits[0]};
     if (k == 1) return {gain_limits[1], whole_limits[1]};
     if (k == 2) return {gain_limits[2], whole_limits[2]};
@@ -68,8 +68,8 @@ HV_OFFSET(VifArgs, whole_limits, 48);
 HV_OFFSET(VifArgs, pictures, 64);
 HV_OFFSET(VifArgs, pitch, 68);
 
-// The planes of scale 1, 2 or 3, 16-byte aligned: strides are multiples of 8 samples. Whole rows may be written. Those of further distorted pictures follow
-// the first.
+// The planes of scale 1, 2 or 3, 16-byte aligned: strides are multiples of 8 samples. Whole rows may be written. Those
+// of further distorted pictures follow the first.
 using VifPlanes = HvPlanesOf<uint16_t>;
 
 // Vertically filtered samples at one place: means (reference low), squares and product.
@@ -86,7 +86,7 @@ template <int S> struct VifShared {
   alignas(16) uint32_t rows[2][VIF_TILE_H(S) + 2 * VIF_RADIUS(S)];  // offsets of the tile's rows, mirrored
 };
 
-// What `vif_log2` yields for VIF_NOISE.
+// The result of `vif_log2` for VIF_NOISE.
 static constexpr uint32_t VIF_LOG2_NOISE = 17 * 2048 + 142 * 2048 - 30720;
 
 // Tap `i` from the centre of the filter of a scale, in 1/65536; zero outside.
@@ -112,7 +112,7 @@ HV_DEV uint64_t vif_mad_wide(uint32_t a, uint32_t b, uint64_t c) {
 }
 #endif
 
-// Reflects about the first and the last sample; clamped where only pixels outside the picture ask.
+// Reflects an index at the first and the last sample. Clamped for pixels outside the picture, which are not used.
 HV_DEV int32_t vif_mirror(int32_t i, int32_t n) {
   i = hv_abs(i);
   return hv_max(hv_min(i, 2 * n - 2 - i), 0);
@@ -135,7 +135,7 @@ HV_DEV double vif_exact_fma(double a, double b, double c) {
 #endif
 
 #if defined(HV_NV)
-// Where a shared variable lies in shared memory, for instructions written out.
+// The address of a shared variable in shared memory, for inline instructions.
 HV_DEV uint32_t vif_shared_address(const void *p) {
   #if defined(HV_BARE)
   return (uint32_t)(uint64_t)(__attribute__((address_space(3))) const void *)p;
@@ -197,8 +197,8 @@ HV_DEV void vif_variances(const uint32_t (&mx)[N], const uint32_t (&my)[N], cons
     cov[i] = (int32_t)(xy[i] - (uint32_t)(((uint64_t)mx[i] * my[i] + (1u << 31)) >> 32));
 }
 
-// Adds the pixels with these variances and covariances that are in the picture; what is of the reference alone only if
-// `first`.
+// Adds the pixels with these variances and covariances that are inside the picture; the terms of the reference alone
+// only if `first`.
 template <int N>
 HV_DEV void vif_statistics(const int32_t (&var1)[N], const int32_t (&var2)[N], const int32_t (&cov)[N],
                            const bool (&inside)[N], const VifArgs &args, const uint16_t *steps, bool first,
@@ -206,7 +206,7 @@ HV_DEV void vif_statistics(const int32_t (&var1)[N], const int32_t (&var2)[N], c
   uint32_t x[N], y[N], xy[N], den = 0;
 #pragma unroll
   for (int i = 0; i < N; i++) {
-    // Without a branch: the others become such that add nothing to the logarithms.
+    // Without a branch: other pixels get values that add nothing to the logarithms.
     const bool flat = inside[i] && var1[i] < VIF_NOISE, busy = inside[i] && var1[i] >= VIF_NOISE;
     x[i] = busy ? (uint32_t)var1[i] : 0, y[i] = (uint32_t)hv_max(var2[i], 0);
     xy[i] = busy && hv_min(var2[i], cov[i]) > 0 ? (uint32_t)cov[i] : 0;
@@ -229,7 +229,8 @@ HV_DEV void vif_statistics(const int32_t (&var1)[N], const int32_t (&var2)[N], c
     for (int i = 0; i < N; i++) sum += vif_log2(steps, explained[i] + pixels.noise(i));
     return sum - noise_log;
   };
-  // The first limit is outside the loop: most ask for one only, and in the loop choosing the sum takes longer than adding to it.
+  // The first limit is outside the loop: most launches have only one, and in the loop choosing the sum takes longer
+  // than adding to it.
   sums.num_log[0] += explained_log(0);
 #pragma unroll 1
   for (uint32_t k = 1; k < args.gains; k++) {
@@ -282,7 +283,7 @@ template <int ROWS> struct VifColumn {
       words[k / 4] = (v[k] | v[k + 1] << 8) | (v[k + 2] | v[k + 3] << 8) << 16;
   }
 };
-// From the rows at these offsets.
+// Loads from the rows at these offsets.
 template <class T, int ROWS>
 HV_DEV void vif_load_column(const uint8_t *column, const uint32_t (&rows)[ROWS], uint32_t shift, uint32_t bits,
                             VifColumn<ROWS> &to) {
@@ -290,7 +291,7 @@ HV_DEV void vif_load_column(const uint8_t *column, const uint32_t (&rows)[ROWS],
   for (int k = 0; k < ROWS; k++) to.v[k] = hv_sample<T>(column + rows[k], shift, bits);
 }
 
-// The same of 8-bit samples that are packed.
+// The same for packed 8-bit samples.
 template <int ROWS> struct VifByteColumn {
   uint32_t words[ROWS / 4];
   HV_MEMBER uint32_t operator[](int k) const {
@@ -435,8 +436,8 @@ HV_DEV void vif_vertical_means(const Column &column, uint32_t bits, Store store,
   }
 }
 
-// A product of two samples. Were it a usual multiplication, the compiler of PTX would multiply once more for each sum of
-// two instead of adding.
+// A product of two samples. For an ordinary multiplication, the compiler of PTX would multiply once more for each sum
+// of two instead of adding.
 template <class T> HV_DEV uint32_t vif_product(uint32_t a, uint32_t b) {
   return VIF_WIDE && sizeof(T) == 1 ? hv_udot4(a, b, 0) : a * b;
 }
@@ -448,7 +449,7 @@ HV_DEV void vif_products(Product product, uint32_t bits, Store store) {
   const uint32_t shift = 2 * (bits - 8);
   if constexpr (sizeof(T) == 1) {
 #if VIF_WIDE
-    // Rows with the same tap first: additions run beside multiplications, of which there are more than enough.
+    // Rows with the same tap first: additions run in parallel with multiplications, of which there are many more.
     uint32_t p[ROWS], sum[VIF_TILE_H(S)];
 #pragma unroll
     for (int k = 0; k < ROWS; k++) p[k] = product(k);
@@ -518,9 +519,9 @@ HV_DEV void vif_products(Product product, uint32_t bits, Store store) {
   }
 }
 
-// Filters one column of a tile from its samples, `VIF_RADIUS(S)` rows more than the tile at either end; what is of the
-// reference alone only if `first`: nobody asks for it later. All moments of a place are stored at once. One by one, those of
-// neighbours would lie 16 bytes apart, in a quarter of the memory banks.
+// Filters one column of a tile from its samples, `VIF_RADIUS(S)` rows more than the tile at either end. The moments
+// of the reference alone are needed only if `first`. All moments of a place are stored at once: stored one by one, those of
+// neighbours would be 16 bytes apart, in a quarter of the memory banks.
 template <int S, class T, class Column>
 HV_DEV void vif_vertical(VifShared<S> &shared, const Column &r, const Column &d, uint32_t bits, bool first) {
   const uint32_t x = threadIdx.x;
@@ -538,8 +539,8 @@ HV_DEV void vif_vertical(VifShared<S> &shared, const Column &r, const Column &d,
 }
 
 // ---- horizontal pass -----------------------------------------------------------------------
-// What is filtered of a row: of the reference its means and variances, and of a distorted picture its variances and the
-// covariances, which takes the reference's means.
+// The filtered quantities of a row: means and variances of the reference, and variances and covariances of a distorted
+// picture, which need the reference's means.
 enum VifPart { VIF_BOTH, VIF_REFERENCE, VIF_DISTORTED };
 
 // A mean of 32-bit values by taps, rounded.
@@ -572,12 +573,12 @@ struct VifMean {
 };
 
 #if VIF_WIDE
-// The same in another way: the sum modulo 2^32, and in f32 which of the numbers that have the same it is. A tap is two
-// instructions, but only one of them is a multiplication of integers.
+// Computes the same differently: the sum modulo 2^32, and an approximation in f32 that selects one of the numbers with this
+// remainder. A tap is two instructions, but only one of them is an integer multiplication.
 //
 // `most` is 2^23 and the mean in units of 2^9. Values are at most 65535 65535, so the mean is below 2^23 - 2^7 and `most`
 // below 2^24, where each of 17 additions is wrong by 1/2 at most; the values are by 2^-24 of themselves, so by 1/2 in all.
-// In all that is less than 10 2^9 < 2^15. `sum` has the last 16 bits of the mean, which so is the nearest number with these.
+// The total error is less than 10 2^9 < 2^15. `sum` has the last 16 bits of the mean, so the mean is the nearest number with these.
 struct VifMeanF32 {
   struct Value {
     uint32_t v;
@@ -595,7 +596,7 @@ struct VifMeanF32 {
     return about + (uint32_t)((int32_t)(sum - (about << 16)) >> 16);
   }
 };
-// Scale 0 has most taps: its multiplications would keep the others waiting. Measured on an H200, the other scales are faster
+// Scale 0 has the most taps, so its multiplications would delay the others. On an H200, the other scales are faster
 // with fewer instructions.
 template <int S> using VifMeanAt = typename VifEither<S == 0, VifMeanF32, VifMean>::Type;
 #else
@@ -744,7 +745,7 @@ HV_DEV void vif_scale(VifShared<S> &shared, const HvPlane &reference, PlaneOf pl
   }                                                                                                                    \
   HV_EXPORT(name)
 
-// Scales 1 to 3 from the planes that the scale before has written. Scale 3 has no `next`.
+// Scales 1 to 3 from the planes of the scale before. Scale 3 has no `next`.
 #define VIF_SCALE(name, S, GROUP)                                                                            \
   HV_KERNEL(VIF_BOUNDS(S), name)(VifPlanes in, VifArgs args, VifPlanes next,                                 \
                                   const uint16_t *__restrict__ log2_steps, uint64_t *__restrict__ out) {     \

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 //
-// Scale 0 of VIF for samples of more than 8 bits: of up to 12 by tensor cores where there are any, and of up to 16.
+// Scale 0 of VIF for samples of more than 8 bits: up to 12 bits on tensor cores if there are any, and up to 16 bits.
 #if HV_MMA
 #include "vif_mma.h"
 VIF_MMA_SCALE(vif0_u12, uint16_t)

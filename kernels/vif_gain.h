@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: MPL-2.0
 //
-// What the reference explains of a distorted pixel, by the means that are fast on the target. libvmaf computes in double
-// precision, of the variances x and y and the covariance c of a pixel,
+// The part of a distorted pixel that the reference explains, computed with the fastest means of the target. From the
+// variances x and y and the covariance c of a pixel, libvmaf computes in double precision
 //   gain = c / (x + epsilon),   y - gain c,   gain gain x,
-// and of the latter two goes on with the whole numbers before them. Where f64 is fast that is what happens here as well.
+// and continues with the integer parts of the latter two. On targets with fast f64 it is done here in the same way.
 //
-// Elsewhere the whole numbers are found without it. With n = c c, both terms in c are, as real numbers, n / (x + epsilon) or
+// Elsewhere the integer parts are found without f64. With n = c c, both terms in c are, as real numbers, n / (x + epsilon) or
 // n x / (x + epsilon)^2, so n / x less a little. With n = q x + rest in integers they are
 //   q + (rest - k q epsilon) / x,   k = 1 or 2,
 // but for some 2^-35: the next term of the series is n / x (k epsilon / x)^2, and |rest| < 0.6 x. So the sign of
-// s = rest - k q epsilon has the whole number, unless s is so close to 0 that somebody's rounding decides:
+// s = rest - k q epsilon decides the integer part, unless s is so close to 0 that rounding decides:
 //  - Double precision rounds x + epsilon, the quotient, and one product, or has the first two errors twice and rounds two
 //    products: for terms below 2^31 it is off by less than 6 * 2^-53 * 2^31 < 2^-19.4, and the difference from y < 2^31 by
 //    2^-23 more.
 //  - s is computed in single precision. n / x epsilon / x is 2^-3.2 at most, and the relative error of q epsilon below 2^-20,
 //    besides 2^7 epsilon < 2^-27 x; so k q epsilon is off by less than 2^-22 x; rest, by less than 2^-24.7 x; and their
 //    difference by 2^-24 x.
-// In all that is less than 2^-18.9 x. Where |s| is not above 2^-18 x - 2^-17, or a term might not be below 2^31, f64
-// decides after all: one pixel in 60,000, were s spread evenly. c = 0 is exact, and where c = x, as in equal pictures, |s|
+// The total error is less than 2^-18.9 x. If |s| is not above 2^-18 x - 2^-17, or a term might not be below 2^31, f64
+// decides: for one pixel in 60,000 if s were evenly distributed. c = 0 is exact, and for c = x, as in equal pictures, |s|
 // is above 2^-17.3 x.
 #pragma once
 #include "prelude.h"
@@ -31,7 +31,7 @@ HV_DEV double vif_f64_of_bits(uint64_t bits) { return __builtin_bit_cast(double,
 HV_DEV double vif_f64(uint32_t v) { return vif_f64_of_bits(0x4330000000000000u | v) - 0x1p52; }
 #endif
 
-// As `vif_f64`, for a few: the NVIDIA instruction is slow, but it is only one.
+// Does the same as `vif_f64` for a few numbers: the NVIDIA instruction is slow, but only one.
 HV_DEV double vif_f64_slow(uint32_t v) {
 #if defined(HV_NV)
   double r;
@@ -89,10 +89,10 @@ struct VifLimit {
   uint32_t whole;
 };
 
-// A pixel with f64.
+// A pixel computed with f64.
 struct VifPixelF64 {
   double gain, x;
-  uint32_t noise;  // what is not explained, and the noise of the eye
+  uint32_t noise;  // the unexplained part, and the noise of the eye
 
   HV_MEMBER VifPixelF64() {}
   HV_MEMBER VifPixelF64(uint32_t x, uint32_t y, uint32_t c) : x(vif_f64_slow(x)) {
@@ -101,7 +101,7 @@ struct VifPixelF64 {
     const double explained = gain * f;
     noise = vif_noise(vif_f64_slow(y) - explained);
   }
-  // What is explained with the gain up to a limit.
+  // The variance that is explained with the gain up to a limit.
   HV_MEMBER uint32_t explained(VifLimit limit) const {
     const double g = gain < limit.exact ? gain : limit.exact;
     return vif_trunc(g * g * x);
@@ -116,7 +116,7 @@ HV_DEV float vif_fma(float a, float b, float c) {
   return __builtin_fmaf(a, b, c);
 #endif
 }
-// Of two numbers, and of their amounts; comparisons would have to mind those that are none.
+// The minimum of two numbers, and of their absolute values; comparisons would have to handle NaN.
 HV_DEV float vif_min(float a, float b) {
 #if defined(HV_NV)
   float r;
@@ -130,13 +130,13 @@ HV_DEV float vif_min(float a, float b) {
 }
 HV_DEV uint32_t vif_bits(float v) { return __builtin_bit_cast(uint32_t, v); }
 
-// Whether f64 has to decide any of some pixels.
+// Detects pixels that f64 has to decide.
 struct VifDoubt {
   float least;  // by how much |s| is above what it has to be
   float most;   // n / x, and 2^31
 
   HV_MEMBER VifDoubt() : least(1), most(0) {}
-  // Where c is 0, and x 1, s is 0 and exact: less by 2^-18. To others that is nothing.
+  // If c is 0 and x is 1, s is 0 and exact: it becomes less by 2^-18, which does not matter to others.
   HV_MEMBER bool any() const { return !(least > -0x1p-17f && most < 0x1.f8p31f); }
 };
 
@@ -144,7 +144,7 @@ struct VifDoubt {
 struct VifPixelU32 {
   uint32_t x, c;
   uint32_t noise;
-  uint32_t most;  // what is explained with the gain that it has
+  uint32_t most;  // the part that is explained with its own gain
 
   HV_MEMBER VifPixelU32() {}
   HV_MEMBER VifPixelU32(uint32_t x, uint32_t y, uint32_t c, VifDoubt &doubt) : x(x), c(c) {
@@ -210,7 +210,7 @@ template <int N> struct VifPixels {
     for (int i = 0; i < N; i++) pixels[i] = VifPixelU32(x[i], y[i], c[i], doubt);
     if (doubt.any()) decide(y);
   }
-  // Once more with each pixel, to see which are undecided.
+  // Processes each pixel again to find the undecided ones.
   HV_MEMBER void decide(const uint32_t (&y)[N]) {
   #pragma unroll 1
     for (int at = 0; at < N; at++) {
@@ -229,7 +229,7 @@ template <int N> struct VifPixels {
       }
     }
   }
-  // A pixel by a number that is not known before: in registers there is no address.
+  // Selects a pixel by a number that is not a constant: registers have no addresses.
   HV_MEMBER VifPixelU32 pick(int at) const {
     VifPixelU32 pixel = pixels[0];
   #pragma unroll

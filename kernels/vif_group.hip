@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 //
-// VIF of any number of distorted pictures at a time. Where tensor cores compute scale 0, it is faster for one after the
-// other.
+// VIF of any number of distorted pictures at a time. If tensor cores compute scale 0, one after the other is faster.
 #include "vif.h"
 
 #if !HV_MMA

@@ -17,7 +17,7 @@
 // That leaves few enough registers for twice the warps, which is worth 14 %, and more than to filter the reference once for
 // several distorted pictures.
 #define VIF_MMA_WARPS 4
-// With the blocks that are to fit a multiprocessor, which bounds the registers.
+// Includes the blocks that should fit a multiprocessor, which bounds the registers.
 #define VIF_MMA_BOUNDS 32 * VIF_MMA_WARPS, HV_F64_FAST ? 4 : 3
 
 // Words of A for each lane: the taps' low bytes and high bytes; then those of the next scale, low bytes in
@@ -159,7 +159,7 @@ HV_DEV void vif_mma_means(const VifMatrix (&m)[3], const VifProduct &, const Vif
   vif_planes_u16(v, planes + Planes::NEXT);
 }
 
-// a b + c, also where the compiler sees that no bits meet and would rather have an `or`.
+// a b + c, also if the compiler sees that no bits overlap and would prefer an `or`.
 HV_DEV uint32_t vif_mad(uint32_t a, uint32_t b, uint32_t c) {
   uint32_t r;
   asm("mad.lo.u32 %0, %1, %2, %3;" : "=r"(r) : "r"(a), "r"(b), "r"(c));
@@ -234,7 +234,7 @@ HV_DEV void vif_mma_products(const VifMatrix (&m)[3], const VifMmaColumns<T> &a,
   }
 }
 
-// Two planes, of the columns before and of these, as a B each.
+// Two planes, of the previous columns and of these, each as a B.
 struct VifMmaPair {
   uint32_t b[2][2];
 };
@@ -253,7 +253,7 @@ HV_DEV VifProduct vif_mma(const VifMatrix &m, const uint32_t (&b)[2], const VifP
   return vif_mma(m, b[0], b[1], c);
 }
 
-// Horizontal pass over planes of the columns before and of these.
+// Horizontal pass over planes of the previous columns and of these.
 HV_DEV void vif_mma_mean_row(const VifMatrix (&m)[3], uint32_t row, int plane, uint32_t *mean) {
   const VifMmaPair p = vif_mma_pair(row, plane);
   const VifProduct w0 = vif_mma(m[0], p.b[0], {});
@@ -322,7 +322,7 @@ HV_DEV void vif_mma_store(const VifSamples<uint16_t> &s, uint32_t shift, uint32_
   uint32_t v[8], above = 0;
 #pragma unroll
   for (int i = 0; i < 8; i++) v[i] = s.v[i] >> shift & stored, above |= v[i];
-  // Never, unless somebody has put something into bits that are not used.
+  // Only if bits are set that the format does not use.
   if (above & ~(most * 0x10001)) {
 #pragma unroll
     for (int i = 0; i < 8; i++) v[i] = hv_min(v[i] & 0xffff, most) | hv_min(v[i] >> 16, most) << 16;
@@ -400,7 +400,7 @@ HV_DEV void vif_mma_scale(VifMmaShared &shared, const HvFrame *frame, const VifA
   const int32_t x0 = (int32_t)blockIdx.x * steps * 16;
   const HvPlane reference = frame->reference[0], distorted = frame->distorted[0];
   const VifMatrix matrix[3] = {vif_matrix(0), vif_matrix(1), vif_matrix(2)};
-  // What rounds when a sum is cut by 8 bits. Without the assembler the compiler would make it anew each time.
+  // Rounds a sum that is cut by 8 bits. Without the assembler the compiler would compute it each time.
   VifProduct half;
 #pragma unroll
   for (int i = 0; i < 4; i++) asm volatile("mov.b32 %0, 128;" : "=r"(half.c[i]));
@@ -420,7 +420,7 @@ HV_DEV void vif_mma_scale(VifMmaShared &shared, const HvFrame *frame, const VifA
       {
         auto &rows = *(VifMmaRows<T>(*)[2]) & words;
         static_assert(sizeof rows <= sizeof words, "samples lie where the planes are to be");
-        // Other lanes may still read what lay here.
+        // Other lanes may still read the earlier content.
         hv_sync_wave();
         vif_mma_store(r, reference.shift, args.bits, rows[0]);
         vif_mma_store(d, distorted.shift, args.bits, rows[1]);
@@ -447,7 +447,7 @@ HV_DEV void vif_mma_scale(VifMmaShared &shared, const HvFrame *frame, const VifA
       vif_mma_next(matrix, half, planes_row, next_r, nx, ny, nw, nh, next.reference, next.stride);
       vif_mma_next(matrix, half, planes_row, next_d, nx, ny, nw, nh, next.distorted, next.stride);
       if (!args.gains) continue;
-      // Eight rows at a time: for 16 there are no registers.
+      // Eight rows at a time: for 16 there are not enough registers.
 #pragma unroll 1
       for (int h = 0; h < 2; h++) {
         uint32_t m1[4], xx[4], m2[4], yy[4], xy[4];

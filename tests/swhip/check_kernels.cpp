@@ -567,10 +567,6 @@ void run_frame(Run &run) {
   run.one("frame_begin", {PAIRS, 1, FRAME_THREADS}, given.data(), frame.data(), (uint64_t *)taken.data(), SUMS, PITCH);
   const Array<uint64_t> sums(std::vector<uint64_t>(PAIRS * PITCH, 1ull << 40));
   run.one("frame_end", {PAIRS, 1, FRAME_THREADS}, sums.data(), taken.data(), SUMS, PITCH);
-  const Array<uint64_t> early(std::vector<uint64_t>(PAIRS * PITCH)), told(std::vector<uint64_t>(PAIRS + 1));
-  run.one("frame_tell", {PAIRS, 1, FRAME_THREADS}, sums.data(), early.data(), SUMS, PITCH, told.data());
-  EXPECT((told.read() == std::vector<uint64_t>{1, 1, 0}));
-  EXPECT((early.read()[PITCH + SUMS - 1] == 1ull << 40 && early.read()[PITCH + SUMS] == 0));
   EXPECT((frame.read()[1].earlier[1].stride == 7));
   EXPECT((taken.read()[2 * (PITCH + SUMS) - 1] == 256));
 }
