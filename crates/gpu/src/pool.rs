@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_that_nobody_wants_grow_old() {
+    fn unused_blocks_age() {
         let (mut pool, start) = (Pool::default(), Instant::now());
         put(&mut pool, MemoryKind::Device, 10, 1, start);
         put(&mut pool, MemoryKind::Device, 10, 2, start);

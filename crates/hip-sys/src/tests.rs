@@ -190,7 +190,7 @@ fn installed_runtime_reports_no_device() {
 }
 
 #[test]
-fn errors_have_names_and_lost_devices_are_told_apart() {
+fn errors_have_names_and_lost_devices_are_distinguished() {
     assert_eq!(HipError::NO_DEVICE.to_string(), "hipErrorNoDevice (100)");
     assert_eq!(HipError::from_code(12345).to_string(), "unknown error (12345)");
     assert_eq!(HipError::SUCCESS.ok(), Ok(()));

@@ -250,7 +250,7 @@ fn what_is_wrong_with_a_model_is_said_with_its_place() {
 }
 
 #[test]
-fn models_that_cannot_be_read_are_told_apart() {
+fn models_that_cannot_be_read_have_different_errors() {
     let unknown = Model::load("vmaf_v9").unwrap_err().to_string();
     assert!(unknown.contains("vmaf_v9") && unknown.contains("vmaf_4k_v0.6.1neg") && unknown.contains("path"));
 
