@@ -85,11 +85,11 @@ fn a_sound_device_has_all_of_it() {
             _ => assert_eq!(result[0][0], "frame_begin"),
         }
     }
+    // A slow machine compares fewer clips within the time limit.
+    let count = |section: usize, kind| sections[section]["result"][kind].as_u64();
+    assert!(matches!(count(5, "clips"), Some(1..=12)), "{}", sections[5]);
     // The recent model rejects clips of this size, on the CPU too.
-    assert_eq!(
-        (&sections[5]["result"]["clips"], &sections[6]["result"]["refused"]),
-        (&12.into(), &12.into())
-    );
+    assert_eq!((count(6, "clips"), count(6, "refused")), (Some(0), Some(12)));
     assert!(content);
 }
 
@@ -99,8 +99,9 @@ fn a_device_that_computes_nothing_is_measured_all_the_same() {
     for section in &sections {
         match section["section"].as_str().unwrap() {
             "self-test" => assert!(error(section).contains("failed its self-test"), "{section}"),
-            "check" if section["result"]["clips"] == 12 => {
-                assert!(error(section).contains("12 of 12 clips differ"), "{section}");
+            "check" if section["result"]["clips"] != 0 => {
+                let clips = &section["result"]["clips"];
+                assert!(error(section).contains(&format!("{clips} of {clips} clips differ")), "{section}");
             }
             _ => assert!(section["error"].is_null(), "{section}"),
         }
