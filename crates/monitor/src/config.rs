@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told_with_its_line_and_no_secrets() {
+    fn errors_name_the_line_and_no_secrets() {
         let channel = |more: &str| {
             format!(
                 "[[channel]]\nname = \"a\"\nreference = \"test:\"\nrenditions = [\"high=x264:3000\"]\n{more}"

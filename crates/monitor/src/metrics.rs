@@ -136,7 +136,7 @@ b_count{channel="t\"wo"} 2
     }
 
     #[test]
-    fn sources_are_told_apart() {
+    fn sources_have_their_own_labels() {
         let mut state = State { name: "a".into(), ..State::default() };
         state.reference = Stream { label: "reference".into(), pad: "ref_sink".into(), ..Stream::default() };
         let low = Stream {

@@ -17,7 +17,7 @@ use super::source::Input;
 use crate::error::Error;
 
 /// Debug categories, and parts of messages, that indicate damage.
-const TELLING: [(&str, &str); 9] = [
+const DAMAGE: [(&str, &str); 9] = [
     ("videodecoder", "error: "),
     ("qtdemux", "short read"),
     ("flvdemux", "partial pull got"),
@@ -104,7 +104,7 @@ impl Damage {
             watched.extend(objects);
             drop(watched);
             // A category exists only after its plugin is loaded.
-            for category in TELLING.iter().filter_map(|(name, _)| DebugCategory::get(name)) {
+            for category in DAMAGE.iter().filter_map(|(name, _)| DebugCategory::get(name)) {
                 category.set_threshold(category.threshold().max(DebugLevel::Warning));
             }
         });
@@ -221,7 +221,7 @@ pub fn without_index(path: &Path) -> Option<String> {
 fn heard(category: DebugCategory, level: DebugLevel, object: Option<usize>, text: Option<&str>) {
     let (Some(text), true) = (text, level <= DebugLevel::Warning) else { return };
     let name = category.name();
-    if !TELLING.iter().any(|(of, part)| *of == name && text.contains(part)) {
+    if !DAMAGE.iter().any(|(of, part)| *of == name && text.contains(part)) {
         return;
     }
     let mut videos: Vec<Arc<Mutex<Found>>> = vec![];

@@ -565,7 +565,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_alone_is_told_at_once_and_what_flaps_in_groups() {
+    fn single_changes_are_announced_at_once_and_frequent_ones_in_groups() {
         use State::{Cleared, Raised};
         let alone = [(1, Raised, 1), (3, Cleared, 1), (20, Raised, 1), (21, Cleared, 1)];
         assert_eq!(announced(&[(1, 3), (20, 21)], 100), alone);

@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn pipes_are_written_to_if_somebody_reads() {
+    fn pipes_are_written_to_if_they_have_a_reader() {
         let (mut reader, writer) = io::pipe().unwrap();
         let number = std::os::fd::AsRawFd::as_raw_fd(&writer);
         for path in [format!("/dev/fd/{number}"), format!("/proc/self/fd/{number}")] {

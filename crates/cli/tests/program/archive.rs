@@ -280,7 +280,7 @@ fn what_cannot_be_scored_holds_up_nothing_else() {
 }
 
 #[test]
-fn damaged_titles_are_told_and_written() {
+fn damaged_titles_are_reported_and_written() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     let files = clips(folder, "cinema", CINEMA, 90, "matroskamux", X264);

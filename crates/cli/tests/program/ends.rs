@@ -31,7 +31,7 @@ fn results(folder: &Path) -> Value {
 
 /// Some frames of each can be decoded and scored. Exit code 4 means that others cannot.
 #[test]
-fn damaged_films_are_told_and_scored_as_far_as_they_go() {
+fn damaged_films_are_reported_and_scored_as_far_as_they_go() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     film(folder, "film.mp4", "mp4mux faststart=true");
@@ -79,7 +79,7 @@ fn damaged_films_are_told_and_scored_as_far_as_they_go() {
 
 /// An interrupted upload: the index of an MP4 file is at its end.
 #[test]
-fn a_film_without_its_index_is_told() {
+fn a_film_without_its_index_is_reported() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     film(folder, "film.mp4", "mp4mux");

@@ -503,7 +503,7 @@ fn answer(server: &TcpListener, status: &str) -> Value {
 }
 
 #[test]
-fn a_webhook_is_told_of_an_alarm_until_it_has_heard() {
+fn an_alarm_is_sent_until_the_webhook_accepts_it() {
     let server = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = format!("http://{}/services/hunter2?token=hunter2", server.local_addr().unwrap());
     let monitor = Monitor::start(&[
@@ -554,7 +554,7 @@ fn a_webhook_is_told_of_an_alarm_until_it_has_heard() {
 }
 
 #[test]
-fn what_a_webhook_was_not_told_is_said() {
+fn undelivered_alarms_are_reported() {
     // A server that does not respond: connections wait to be accepted.
     let server = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = format!("http://{}/", server.local_addr().unwrap());
@@ -644,7 +644,7 @@ fn nothing_can_be_changed_through_the_api() {
 }
 
 #[test]
-fn clients_that_do_not_read_stop_nobody() {
+fn clients_that_do_not_read_do_not_block_others() {
     let monitor = Monitor::start(&["test:160x90@25", "low=x264:300"]);
     let stalled: Vec<_> = (0..200)
         .map(|i| {

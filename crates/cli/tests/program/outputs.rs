@@ -76,7 +76,7 @@ fn devices_pipes_and_links_are_written_to() {
 
 /// Known before scoring if possible; output that the reader does not take is not lost silently.
 #[test]
-fn pipes_that_nobody_reads_and_full_disks_are_errors() {
+fn pipes_without_a_reader_and_full_disks_are_errors() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     film(&folder.join("film.mkv"));

@@ -105,7 +105,7 @@ fn y4m_and_raw_video_of_all_depths_score_alike() {
 }
 
 #[test]
-fn a_frame_that_is_cut_off_is_told() {
+fn a_truncated_frame_is_reported() {
     let folder = tempfile::tempdir().unwrap();
     let whole = planes(8, &[4, 4], 0, Some("420"));
     let reference = write(folder.path(), "r.y4m", &whole);
@@ -200,7 +200,7 @@ fn folders_are_taken_as_they_are_written() {
 }
 
 #[test]
-fn pictures_that_are_missing_are_told() {
+fn missing_pictures_are_reported() {
     let folder = tempfile::tempdir().unwrap();
     let reference = pictures(&folder.path().join("r"), 8, 0);
     let distorted = pictures(&folder.path().join("d"), 8, 9);

@@ -49,7 +49,7 @@ const SHIFT: usize = 300;
 /// Number of frames compared for the confidence.
 const SAMPLES: usize = 64;
 /// Smaller differences carry no information, in 8-bit steps.
-const TELLING: f32 = 1.0;
+const LEAST_DIFFERENCE: f32 = 1.0;
 
 /// Decides the pairing. Returns an error for unrelated pictures. With `by_picture`, only pictures count.
 pub fn decide(sides: &Sides, by_picture: bool) -> Result<Plan, Unlike> {
@@ -145,7 +145,7 @@ fn confidence(sides: &Sides, pairs: &[Option<usize>]) -> Result<f64, Unlike> {
         let own = sides.distance(i, j);
         for step in [3, 7, 13] {
             let (other, partner) = samples[(k + count * step / 16 + 1) % count];
-            if sides.reference[i].picture.distance(&sides.reference[other].picture) > TELLING {
+            if sides.reference[i].picture.distance(&sides.reference[other].picture) > LEAST_DIFFERENCE {
                 let strange = sides.distance(i, partner);
                 decisive += 1;
                 won += u32::from(own < strange);
