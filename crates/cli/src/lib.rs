@@ -2,8 +2,8 @@
 
 //! The program `hipvmaf`: scores video files, watches live video, and lists the GPUs and models that it can use.
 //!
-//! Each large command is a crate of its own: `score`, `archive` and `monitor`. The latter two are features, on by default; a
-//! program without them is built in less time. The plugin is linked in, so the program needs no installation of it.
+//! Each large command is a crate of its own: `score`, `archive`, `monitor` and `bench`. All but the first are features, on by
+//! default; a program without them is built in less time. The plugin is linked in, so the program needs no installation of it.
 
 pub mod devices;
 #[cfg(feature = "generate")]
@@ -56,6 +56,7 @@ enum Command {
     ///
     /// Paste this report into issues. It takes less than two minutes. Each section runs in its own process, so that a crash or
     /// a hang still leaves a report.
+    #[cfg(feature = "bench")]
     #[command(after_long_help = EXIT_CODES)]
     Check {
         #[command(flatten)]
@@ -65,6 +66,7 @@ enum Command {
         part: Option<usize>,
     },
     /// Measure how many pairs of frames are scored per second, and how long one pair takes
+    #[cfg(feature = "bench")]
     #[command(after_long_help = EXIT_CODES)]
     Bench {
         /// Measure the steps from a new process to the first scores instead
@@ -73,6 +75,14 @@ enum Command {
         #[command(flatten)]
         args: bench::Args,
     },
+    /// Check a GPU (not in this build)
+    #[cfg(not(feature = "bench"))]
+    #[command(disable_help_flag = true)]
+    Check(Missing),
+    /// Measure the speed (not in this build)
+    #[cfg(not(feature = "bench"))]
+    #[command(disable_help_flag = true)]
+    Bench(Missing),
     /// List the built-in models
     Models {
         /// Print JSON
@@ -89,14 +99,14 @@ enum Command {
 }
 
 /// The arguments of a command that this build does not have. All are accepted, and none is used.
-#[cfg(not(all(feature = "archive", feature = "monitor")))]
+#[cfg(not(all(feature = "archive", feature = "bench", feature = "monitor")))]
 #[derive(clap::Args)]
 struct Missing {
     #[arg(hide = true, trailing_var_arg = true, allow_hyphen_values = true)]
     _words: Vec<std::ffi::OsString>,
 }
 
-#[cfg(not(all(feature = "archive", feature = "monitor")))]
+#[cfg(not(all(feature = "archive", feature = "bench", feature = "monitor")))]
 fn missing(command: &str) -> Error {
     Error::Usage(format!(
         "this build has no command {command}; build the whole program with: make plugin (in a clone of the repository)"
@@ -115,9 +125,15 @@ fn run(command: &Command) -> Result<ExitCode, Error> {
         #[cfg(not(feature = "monitor"))]
         Command::Monitor(_) => return Err(missing("monitor")),
         Command::Devices { json } => devices::list(*json)?,
+        #[cfg(feature = "bench")]
         Command::Check { device, part } => {
             check(device, *part).map_err(|error| Error::Failed(error.to_string()))?
         }
+        #[cfg(not(feature = "bench"))]
+        Command::Check(_) => return Err(missing("check")),
+        #[cfg(not(feature = "bench"))]
+        Command::Bench(_) => return Err(missing("bench")),
+        #[cfg(feature = "bench")]
         Command::Bench { start, args } => {
             let run = if *start { bench::start } else { bench::measure };
             run(args).map_err(|error| Error::Failed(error.to_string()))?;
@@ -130,6 +146,7 @@ fn run(command: &Command) -> Result<ExitCode, Error> {
 }
 
 /// Prints the report, or one section of it.
+#[cfg(feature = "bench")]
 fn check(device: &bench::Device, part: Option<usize>) -> Result<(), Box<dyn std::error::Error>> {
     let args = bench::Args::of(device.clone())?;
     match part {
