@@ -110,6 +110,7 @@ check-links: ## look whether all files and headings are there that pages link to
 	@scripts/check-links
 
 lint: bootstrap ## warnings are errors
+	@scripts/check-words
 	cargo clippy --locked --workspace --all-targets -- -D warnings
 
 doc: bootstrap ## build the documentation of the library
