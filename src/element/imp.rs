@@ -597,6 +597,11 @@ impl ElementImpl for HipVmaf {
     }
 }
 
+/// Returns true for events that the base class queues with the frames.
+fn is_queued(event: &gst::EventRef) -> bool {
+    event.is_serialized() && event.type_() != gst::EventType::FlushStop
+}
+
 impl AggregatorImpl for HipVmaf {
     fn create_new_pad(
         &self,
@@ -666,6 +671,9 @@ impl AggregatorImpl for HipVmaf {
     }
 
     fn sink_event(&self, pad: &AggregatorPad, event: gst::Event) -> bool {
+        if is_queued(&event) {
+            self.upcoming(pad).end_serialized();
+        }
         if event.type_() == gst::EventType::FlushStop {
             // The base class may hand out the frame at the head until then.
             let handled = self.parent_sink_event(pad, event);
@@ -695,6 +703,37 @@ impl AggregatorImpl for HipVmaf {
             _ => {}
         }
         self.parent_sink_event(pad, event)
+    }
+
+    fn sink_event_pre_queue(
+        &self,
+        pad: &AggregatorPad,
+        event: gst::Event,
+    ) -> Result<gst::FlowSuccess, gst::FlowError> {
+        if !is_queued(&event) {
+            return self.parent_sink_event_pre_queue(pad, event);
+        }
+        let upcoming = self.upcoming(pad);
+        upcoming.begin_serialized();
+        let queued = self.parent_sink_event_pre_queue(pad, event);
+        if queued.is_err() {
+            upcoming.end_serialized();
+        }
+        self.progress.made();
+        queued
+    }
+
+    fn sink_query_pre_queue(&self, pad: &AggregatorPad, query: &mut gst::QueryRef) -> bool {
+        if !query.is_serialized() {
+            return self.parent_sink_query_pre_queue(pad, query);
+        }
+        let upcoming = self.upcoming(pad);
+        upcoming.begin_serialized();
+        self.progress.made();
+        // Returns once the query is answered.
+        let answered = self.parent_sink_query_pre_queue(pad, query);
+        upcoming.end_serialized();
+        answered
     }
 
     fn sink_query(&self, pad: &AggregatorPad, query: &mut gst::QueryRef) -> bool {

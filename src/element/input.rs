@@ -237,6 +237,11 @@ impl Input {
         matches!(next, Next::Empty) && self.upcoming.has_frame()
     }
 
+    /// Returns true if the base class has an event or a query of this pad to handle before the next frame comes to the head.
+    pub fn has_serialized(&self) -> bool {
+        !self.pad.has_buffer() && self.upcoming.has_serialized()
+    }
+
     /// Makes an item of a buffer that is due within the segment.
     fn item(&self, buffer: gst::Buffer, times: Times, offset: i64) -> Option<Item> {
         let unmoved = times.running_time?;

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use gst::ClockTime;
-use gst_base::AggregatorPad;
 use gst_base::prelude::*;
 use gst_video::VideoInfo;
 use watch::thumbnail::Thumbnail;
@@ -64,11 +63,13 @@ impl State {
     }
 
     /// Returns true if the base class has something at all pads that it waits for, so that it does not wait before it calls
-    /// again.
+    /// again. It handles events and queries between calls only, also those of pads that it does not wait for.
     pub fn is_full(&self) -> bool {
         let has = |input: &Input| input.pad.has_buffer() || input.pad.is_eos();
-        let ignored = |pad: &AggregatorPad| self.tunables.ignore_inactive_pads && pad.is_inactive();
-        self.streams.inputs().all(|input| has(input) || self.heads.clock.is_live && ignored(&input.pad))
+        let ignored = |input: &Input| {
+            self.tunables.ignore_inactive_pads && input.pad.is_inactive() && !input.has_serialized()
+        };
+        self.streams.inputs().all(|input| has(input) || self.heads.clock.is_live && ignored(input))
     }
 
     /// Decides what to do with the frames at hand.

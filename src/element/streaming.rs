@@ -509,7 +509,8 @@ impl HipVmaf {
     /// Waits for something to do where there is something at all heads, as the base class would call again at once. Returns
     /// true if `until`, a running time without latency, is over before that.
     fn wait_at_full_heads(&self, until: Option<gst::ClockTime>) -> bool {
-        let has_work = || lock(&self.state).as_ref().is_none_or(State::has_work) || self.is_interrupted();
+        let goes_on = |state: &State| state.has_work() || !state.is_full();
+        let has_work = || lock(&self.state).as_ref().is_none_or(goes_on) || self.is_interrupted();
         let obj = self.obj();
         let now = until.and_then(|_| obj.current_running_time());
         let Some(((until, now), latency)) = until.zip(now).zip(obj.latency()) else {

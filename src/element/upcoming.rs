@@ -8,6 +8,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use gst::ClockTime;
 
@@ -39,17 +40,21 @@ pub enum Next<T> {
 
 /// Entries that upstream has handed over to a sink pad, and that were not taken from it since.
 #[derive(Default)]
-pub struct Upcoming(Mutex<VecDeque<Entry>>);
+pub struct Upcoming {
+    entries: Mutex<VecDeque<Entry>>,
+    /// Serialized events and queries that were handed over, and that the base class has not handled yet.
+    serialized: AtomicUsize,
+}
 
 impl Upcoming {
     /// Notes a frame that upstream hands over.
     pub fn frame(&self, buffer: gst::Buffer) {
-        lock(&self.0).push_back(Entry::Frame(buffer));
+        lock(&self.entries).push_back(Entry::Frame(buffer));
     }
 
     /// Forgets a frame that the pad has refused.
     pub fn refused(&self, buffer: *const gst::ffi::GstBuffer) {
-        lock(&self.0).retain(|entry| !is(entry, buffer));
+        lock(&self.entries).retain(|entry| !is(entry, buffer));
     }
 
     /// Notes what upstream hands over besides frames.
@@ -72,7 +77,7 @@ impl Upcoming {
 
     /// Notes something, of several of a kind in a row the first: a stream may have nothing but gaps for hours.
     fn note(&self, entry: Entry) {
-        let mut entries = lock(&self.0);
+        let mut entries = lock(&self.entries);
         let kind = std::mem::discriminant(&entry);
         if entries.back().map(std::mem::discriminant) != Some(kind) {
             entries.push_back(entry);
@@ -81,7 +86,7 @@ impl Upcoming {
 
     /// Forgets everything up to this buffer, which was taken from the pad.
     pub fn taken(&self, buffer: &gst::BufferRef) {
-        let mut entries = lock(&self.0);
+        let mut entries = lock(&self.entries);
         if let Some(place) = entries.iter().position(|entry| is(entry, buffer.as_ptr())) {
             entries.drain(..=place);
         }
@@ -89,7 +94,7 @@ impl Upcoming {
 
     /// Returns what comes behind this buffer, the head of the pad.
     pub fn after(&self, buffer: &gst::BufferRef) -> Next<gst::Buffer> {
-        let entries = lock(&self.0);
+        let entries = lock(&self.entries);
         let place = entries.iter().position(|entry| is(entry, buffer.as_ptr()));
         // Gaps become buffers of the base class's own, behind which comes whatever is next.
         let mut behind = entries.iter().skip(place.map_or(0, |place| place + 1));
@@ -103,12 +108,29 @@ impl Upcoming {
 
     /// Returns true if a frame was handed over that was not taken yet.
     pub fn has_frame(&self) -> bool {
-        lock(&self.0).iter().any(|entry| matches!(entry, Entry::Frame(_)))
+        lock(&self.entries).iter().any(|entry| matches!(entry, Entry::Frame(_)))
+    }
+
+    /// Returns true if a serialized event or query was handed over that the base class has not handled yet.
+    pub fn has_serialized(&self) -> bool {
+        self.serialized.load(Ordering::Acquire) > 0
+    }
+
+    /// Counts a serialized event or query that is handed over.
+    pub fn begin_serialized(&self) {
+        self.serialized.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Takes note that one was handled or refused. A flush may have dropped it.
+    pub fn end_serialized(&self) {
+        let one_less = |count: usize| count.checked_sub(1);
+        let _ = self.serialized.fetch_update(Ordering::AcqRel, Ordering::Acquire, one_less);
     }
 
     /// Forgets everything.
     pub fn clear(&self) {
-        lock(&self.0).clear();
+        lock(&self.entries).clear();
+        self.serialized.store(0, Ordering::Release);
     }
 }
 

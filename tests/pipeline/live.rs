@@ -4,9 +4,10 @@
 
 use crate::common::gate::Gate;
 use crate::common::rig::Rig;
-use crate::common::{FRAME, Input, score, scores_within, sides};
+use crate::common::{FRAME, Input, score, scores_within, sides, until};
 use gst::ClockTime;
 use gst::prelude::*;
+use gst_base::prelude::*;
 use gsthipvmaf::event::{Event, EventMessage, EventState};
 use gsthipvmaf::meta::ScoreState;
 
@@ -246,6 +247,23 @@ fn inactive_pads_may_be_ignored_until_they_deliver() {
         }
     }
     assert_eq!(rig.wait_buffers(5).states()[3..], [Scored; 2]);
+}
+
+/// The base class handles events between calls of the element only, so the element must not wait through them.
+#[test]
+fn an_inactive_pad_may_end_while_it_is_ignored() {
+    let both = sides(3);
+    let rig = Rig::live(&[("ignore-inactive-pads", "true")]).play();
+    rig.push("ref_sink", &both.0.0[0]);
+    rig.expire(LATENCY);
+    rig.wait_buffers(1);
+    rig.end_of("ref_sink");
+    let ended = rig.pad("ref_sink").downcast::<gst_base::AggregatorPad>().unwrap();
+    until(|| ended.is_eos());
+    // The element waits for the time of a dropout by now.
+    rig.deadline();
+    rig.end_of("dist_sink");
+    assert_eq!(rig.finish().unwrap().buffers.len(), 1);
 }
 
 /// Returns a rig whose downstream is too slow, as a slow encoder is.
