@@ -4,7 +4,7 @@
 //!
 //! Backends agree to the last bit, so a GPU that begins to compute wrong sums is found by recomputing a small share of its
 //! groups. A hash of the group's number and a seed chooses them: they are spread at random, and the same seed chooses the same
-//! groups again. All sessions of the process share the [pool] that computes them. Groups that it has no time for are skipped
+//! groups again. All sessions of the process share the pool that computes them. Groups that it has no time for are skipped
 //! unless the session is patient.
 //!
 //! The [`Session`](crate::session::Session) offers groups and compares the sums.
