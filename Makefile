@@ -31,6 +31,8 @@ WHOLE := --workspace --example embed --bin hipvmaf
 export BUILD = $(if $(RELEASE),--package gst-plugin-hipvmaf --package hipvmaf-cli --bin hipvmaf,$(WHOLE))
 test: PROFILE := debug
 test: PLUGINS := target/test-plugins
+# The soak in `make test`, in seconds; memory is judged in longer ones.
+test: export DURATION ?= 90
 # It compiles all there is, once; what compilers keep for the next time takes a quarter longer.
 test: export CARGO_INCREMENTAL := 0
 
