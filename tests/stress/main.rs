@@ -26,7 +26,7 @@ use pictures::{ALIVE, Table};
 use world::World;
 
 /// Worlds in a run without `HIPVMAF_STRESS_SECONDS`, and frames in each.
-const WORLDS: u64 = 60;
+const WORLDS: u64 = 40;
 const FRAMES: u64 = 240;
 /// The time after which a step counts as a hang.
 const HANGS: Duration = Duration::from_secs(100);
