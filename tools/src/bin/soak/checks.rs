@@ -32,11 +32,21 @@ impl Memory {
     }
 
     /// Returns the minima of the third and of the last quarter, in which all permanent memory is allocated.
-    pub fn late(&self) -> (f64, f64) {
+    fn late(&self) -> (f64, f64) {
         let least = |samples: &[f64]| samples.iter().copied().reduce(f64::min).unwrap_or_default();
         let quarter = self.0.len() / 4;
         let (before, last) = self.0.split_at(3 * quarter);
         (least(&before[2 * quarter..]), least(last))
+    }
+
+    /// Returns the figures to print: the growth where there are enough samples.
+    pub fn summary(&self) -> String {
+        let (before, last) = self.late();
+        if self.0.len() < SAMPLES {
+            format!("memory {last:.1} MiB")
+        } else {
+            format!("memory {before:.1} MiB, at the end {last:.1} MiB")
+        }
     }
 
     /// Returns a fault if memory still grows. Needs enough samples.

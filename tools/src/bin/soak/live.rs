@@ -124,8 +124,7 @@ pub fn run(duration: u64, seed: u64) -> Result<Vec<String>, Box<dyn Error>> {
     let stats: Vec<_> = pads.iter().map(|pad| pad.property::<Option<Structure>>("stats")).collect();
     pipeline.set_state(gst::State::Null)?;
 
-    let (before, last) = memory.late();
-    println!("live: {duration} s, memory {before:.1} MiB, at the end {last:.1} MiB");
+    println!("live: {duration} s, {}", memory.summary());
     let mut faults: Vec<_> = memory.fault("live").into_iter().collect();
     for (rendition, stats) in lock(&renditions).iter_mut().zip(stats) {
         let count = |name| stats.as_ref().and_then(|stats| stats.get::<u64>(name).ok()).unwrap_or_default();

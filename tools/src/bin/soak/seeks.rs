@@ -94,10 +94,7 @@ pub fn run(seeks: u32, seed: u64) -> Result<Vec<String>, Box<dyn Error>> {
     if last != Some((50, 0)) {
         faults.push(format!("seeks: of 50 frames after the last seek were scored and missing: {last:?}"));
     }
-    let (before, late) = memory.late();
-    println!(
-        "seeks: {seeks}, {scored} frames scored between, memory {before:.1} MiB, at the end {late:.1} MiB"
-    );
+    println!("seeks: {seeks}, {scored} frames scored between, {}", memory.summary());
     faults.extend(memory.fault("seeks"));
     Ok(faults)
 }
