@@ -300,18 +300,8 @@ impl State {
         self.finish_results(&gone, actions);
     }
 
-    /// Returns the numbers of the renditions whose pairs would not go on under new caps of a pad.
-    pub fn affected(&mut self, pad: &AggregatorPad, caps: &gst::CapsRef) -> Vec<u64> {
-        self.streams.affected(pad, caps)
-    }
-
-    /// Returns the number of a rendition, or of all.
-    pub fn numbers(&self, rendition: Option<usize>) -> Vec<u64> {
-        self.streams.numbers(rendition)
-    }
-
     /// Takes new caps of a sink pad. They take effect before the next frame is looked at. Nothing of the
-    /// [affected](State::affected) renditions is in flight.
+    /// [affected](Streams::affected) renditions is in flight.
     pub fn set_caps(
         &mut self,
         pad: &AggregatorPad,
@@ -402,11 +392,6 @@ impl State {
             self.streams.retry(i, Trouble::Mismatch, &self.work.jobs, actions)?;
         }
         Ok(())
-    }
-
-    /// Takes the answer of upstream of a rendition that was asked for other caps: whether it can have them.
-    pub fn renegotiates(&mut self, rendition: u64, possible: bool) {
-        self.streams.renegotiates(rendition, possible);
     }
 
     fn set_distorted_caps(
@@ -534,7 +519,7 @@ impl State {
     pub fn drained(&self, pad: &AggregatorPad) -> Option<Vec<u64>> {
         let rendition = self.streams.rendition(pad)?;
         let leaves = self.attach_frames || self.output == Output::Distorted && rendition == DISPLAYED;
-        Some(self.numbers((!leaves).then_some(rendition)))
+        Some(self.streams.numbers((!leaves).then_some(rendition)))
     }
 
     /// Takes the frames of a pad that may be used again: the last one, where missing frames are repeated, and the one that was

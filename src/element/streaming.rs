@@ -214,7 +214,7 @@ impl HipVmaf {
             Action::Reconfigure { rendition, pad, matching } => {
                 let possible = self.ask_for_caps(&pad, &matching);
                 if let Some(state) = lock(&self.state).as_mut() {
-                    state.renegotiates(rendition, possible);
+                    state.streams.renegotiates(rendition, possible);
                 }
             }
             Action::Release(buffers) => drop(buffers),
@@ -498,7 +498,7 @@ impl HipVmaf {
             Step::Silence(_) => self.complete(None, true),
             Step::Finished => self.complete(None, false),
             Step::Resize(rendition) => {
-                let numbers = lock(&self.state).as_ref().map(|state| state.numbers(rendition));
+                let numbers = lock(&self.state).as_ref().map(|state| state.streams.numbers(rendition));
                 self.complete(numbers.as_deref(), false);
             }
             Step::Drop(_) | Step::Skip(_) => {}
@@ -656,7 +656,8 @@ impl HipVmaf {
 
     /// Caps take effect before the next frame is looked at: pairs before them have their scores by then.
     pub(super) fn take_caps(&self, pad: &AggregatorPad, caps: &gst::CapsRef) -> bool {
-        let affected = lock(&self.state).as_mut().map(|state| state.affected(pad, caps)).unwrap_or_default();
+        let affected =
+            lock(&self.state).as_mut().map(|state| state.streams.affected(pad, caps)).unwrap_or_default();
         if !affected.is_empty() {
             self.complete(Some(&affected), false);
         }
