@@ -98,7 +98,7 @@ impl Audit {
         let (work, renditions) = (work.clone(), renditions.to_vec());
         self.kind = Some(Arc::new(GroupKind { work, geometry, renditions }));
         // Without a stream, groups with pictures on the GPU are skipped.
-        self.downloads = gpu.and_then(|gpu| gpu.downloads().ok());
+        self.downloads = gpu.and_then(|gpu| Stream::downloads(gpu).ok());
         self.first = self.offered;
         self.results.clear();
         self.reset();

@@ -6,9 +6,11 @@
 //! the streams must not do it. They still have to wait for the [driver lock](crate::driver_lock) meanwhile. So memory
 //! that is only idle is freed slowly.
 
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::context_guard::ContextGuard;
 use crate::error::Error;
@@ -31,7 +33,7 @@ pub(crate) struct DeferredFree {
 
 impl DeferredFree {
     pub(crate) fn pool(&self) -> MutexGuard<'_, Pool> {
-        self.pool.lock().unwrap_or_else(PoisonError::into_inner)
+        self.pool.lock()
     }
 
     /// Queues memory to be freed.
@@ -66,7 +68,7 @@ impl DeferredFree {
             if pace.left(now).is_zero() && self.free(|pool| pool.take_old(now).into_iter().collect()) {
                 pace.freed(now, Instant::now());
             }
-            let pool = self.pool();
+            let mut pool = self.pool();
             if pool.closed {
                 return;
             }
@@ -74,13 +76,13 @@ impl DeferredFree {
             let now = Instant::now();
             let pause = if pool.has_old(now) { pace.left(now) } else { IDLE_BLOCK_LIFETIME };
             let nothing_to_do = |pool: &mut Pool| !pool.closed && !pool.has_waste();
-            drop(self.changed.wait_timeout_while(pool, pause, nothing_to_do));
+            self.changed.wait_while_for(&mut pool, nothing_to_do, pause);
         }
     }
 
     /// Frees the memory that `take` takes from the pool. Returns false if there is none.
     fn free(&self, take: impl FnOnce(&mut Pool) -> Vec<Waste>) -> bool {
-        let _one_at_a_time = self.freeing.lock().unwrap_or_else(PoisonError::into_inner);
+        let _one_at_a_time = self.freeing.lock();
         let waste = take(&mut self.pool());
         let some = !waste.is_empty();
         for waste in waste {

@@ -6,9 +6,10 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::ffi::c_void;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
-use hip_sys::{HipError, Vendor};
+use hip_sys::HipError;
+use parking_lot::Mutex;
 
 use crate::code::Code;
 use crate::context_guard::{ContextGuard, Entered};
@@ -16,7 +17,6 @@ use crate::deferred_free::{DeferredFree, FreeThread};
 use crate::error::Error;
 use crate::module::Module;
 use crate::runtime::{self, DeviceInfo, Selection};
-use crate::stream::Stream;
 
 /// A GPU with the modules and memory pools that its users share. It is closed when the last user drops it.
 pub struct Device {
@@ -24,8 +24,6 @@ pub struct Device {
     code: &'static dyn Code,
     free_thread: FreeThread,
     modules: Mutex<HashMap<&'static str, Arc<Module>>>,
-    uploads: Mutex<Weak<Stream>>,
-    downloads: Mutex<Weak<Stream>>,
 }
 
 impl Device {
@@ -56,21 +54,15 @@ impl Device {
     /// Opens or shares this GPU.
     fn of(info: &'static DeviceInfo, code: &'static dyn Code) -> Result<Arc<Self>, Error> {
         static OPEN: Mutex<Vec<Weak<Device>>> = Mutex::new(vec![]);
-        let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut open = OPEN.lock();
         open.retain(|device| device.strong_count() > 0);
         let same =
             |device: &Arc<Self>| std::ptr::eq(device.info, info) && std::ptr::addr_eq(device.code, code);
         if let Some(device) = open.iter().filter_map(Weak::upgrade).find(same) {
             return Ok(device);
         }
-        let device = Arc::new(Self {
-            info,
-            code,
-            free_thread: FreeThread::new(info)?,
-            modules: Mutex::default(),
-            uploads: Mutex::default(),
-            downloads: Mutex::default(),
-        });
+        let device =
+            Arc::new(Self { info, code, free_thread: FreeThread::new(info)?, modules: Mutex::default() });
         device.enter()?;
         open.push(Arc::downgrade(&device));
         Ok(device)
@@ -79,29 +71,6 @@ impl Device {
     /// Tests with one module whether the runtime takes the code for this GPU.
     fn try_code(&self) -> Result<(), Error> {
         self.code.probe().map_or(Ok(()), |module| self.module(module).map(|_| ()))
-    }
-
-    /// Returns the stream for copies of video from the host, which all users of the device share.
-    ///
-    /// A GPU copies one piece after the other from the host. With a stream for each of hundreds of groups in flight, it
-    /// switches streams for every piece and takes them in any order. One stream keeps the order of requests. With 440
-    /// groups in flight an H100 does 11,332 a second instead of 10,836.
-    ///
-    /// AMD's runtime maps all streams of a priority to four queues of the GPU, in which a point that waits for a copy
-    /// blocks everything after it (clr 6.2; not seen on hardware). So this stream has a priority that others do not
-    /// use.
-    pub fn uploads(self: &Arc<Self>) -> Result<Arc<Stream>, Error> {
-        let create = || match self.info.vendor {
-            Vendor::Amd => Stream::urgent(self),
-            Vendor::Nvidia => Stream::new(self),
-        };
-        shared(&self.uploads, create)
-    }
-
-    /// Returns the stream for occasional copies of video back to the host, which all users of the device share.
-    /// Creating and destroying a stream each time would block all other calls of the driver.
-    pub fn downloads(self: &Arc<Self>) -> Result<Arc<Stream>, Error> {
-        shared(&self.downloads, || Stream::new(self))
     }
 
     /// Returns the properties of the GPU.
@@ -173,7 +142,7 @@ impl Device {
 
     /// Returns a module of the code, which the first call loads.
     pub fn module(&self, name: &'static str) -> Result<Arc<Module>, Error> {
-        let loaded = || self.modules.lock().unwrap_or_else(PoisonError::into_inner);
+        let loaded = || self.modules.lock();
         if let Some(module) = loaded().get(name) {
             return Ok(module.clone());
         }
@@ -195,20 +164,6 @@ impl Device {
             Entry::Vacant(place) => Ok(place.insert(module).clone()),
         }
     }
-}
-
-/// Returns the shared stream, or creates it.
-fn shared(
-    stream: &Mutex<Weak<Stream>>,
-    create: impl FnOnce() -> Result<Stream, Error>,
-) -> Result<Arc<Stream>, Error> {
-    let mut stream = stream.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(stream) = stream.upgrade() {
-        return Ok(stream);
-    }
-    let new = Arc::new(create()?);
-    *stream = Arc::downgrade(&new);
-    Ok(new)
 }
 
 fn no_code(info: &DeviceInfo, code: &dyn Code) -> Error {
@@ -239,7 +194,7 @@ impl Drop for Device {
         if self.info.api().is_err() {
             return self.free_thread.forget();
         }
-        let modules = self.modules.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let modules = self.modules.get_mut();
         // Unloaded before the pool is freed: nothing can run any more.
         for (_, module) in modules.drain() {
             // SAFETY: kernels keep the device open, so there are none any more.

@@ -6,8 +6,10 @@
 //! only in the free memory, which is queried if nothing else decides.
 
 use std::cmp::Ordering;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, Mutex, PoisonError};
+
+use parking_lot::Mutex;
 
 use crate::code::Code;
 use crate::device::{Device, candidates};
@@ -70,7 +72,7 @@ impl Session {
     fn begin(left: &[&'static DeviceInfo]) -> Option<(Self, String)> {
         // Serialised, so that each choice counts the sessions before it.
         static CHOICE: Mutex<()> = Mutex::new(());
-        let _one_at_a_time = CHOICE.lock().unwrap_or_else(PoisonError::into_inner);
+        let _one_at_a_time = CHOICE.lock();
         let loads: Vec<_> = left.iter().map(|info| Load::of(info)).collect();
         let mut said: Vec<_> = left.iter().zip(&loads).map(|(info, load)| load.describe(info)).collect();
         let chosen = least(&loads, |i| {

@@ -279,7 +279,7 @@ fn all_producers_of_a_picture_are_waited_for() {
 /// With a stream for each session, the GPU would switch between them all the time.
 fn sessions_share_one_stream_for_uploads() {
     let device = hipvmaf_engine::backend::hip::open(&Selection::default()).unwrap();
-    let [first, second] = [(), ()].map(|()| device.uploads().unwrap());
+    let [first, second] = [(), ()].map(|()| Stream::uploads(&device).unwrap());
     assert!(Arc::ptr_eq(&first, &second));
     // Sessions use that stream and release it.
     let sessions = [(), ()].map(|()| prepared(&psnr(), 96, 1));
@@ -304,7 +304,7 @@ fn uploads_do_not_wait_for_kernels_of_others() {
     // More streams than queues.
     let others: Vec<_> = (0..8).map(|_| Stream::new(&device).unwrap()).collect();
     let events: Vec<_> = others.iter().map(|stream| work(stream, 10)).collect();
-    work(&device.uploads().unwrap(), 1).synchronize().unwrap();
+    work(&Stream::uploads(&device).unwrap(), 1).synchronize().unwrap();
     assert!(events.iter().all(|event| !event.is_done().unwrap()));
     others.iter().for_each(|stream| stream.synchronize().unwrap());
 }

@@ -294,7 +294,7 @@ impl Prepared {
         let room = room(geometry) + sources.max().unwrap_or(0).max(room(geometry));
         let lumas = (0..depth + lags).map(|_| Luma::new(device)).collect::<Result<_, _>>()?;
         let chroma = work.chroma() && geometry.chroma.is_some();
-        let uploads = device.uploads()?;
+        let uploads = Stream::uploads(device)?;
         let device = device.clone();
         let (run, last) = (0, None);
         Ok(Self {

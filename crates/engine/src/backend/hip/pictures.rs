@@ -8,7 +8,7 @@
 //! does for ten. So all rows of a group that need them are collected first and then copied by several threads,
 //! including the submitting one.
 //!
-//! Copies from page-locked memory of all groups go through one stream of the device ([`Device::uploads`]), those of a
+//! Copies from page-locked memory of all groups go through one stream of the device ([`Stream::uploads`]), those of a
 //! group in one batch: between two separate copies the bus is idle, for a tenth of the time that a picture of 1920x1080
 //! takes.
 
