@@ -15,7 +15,8 @@ ENGINES_LIST := tests/tools/requirements-engines.txt
 # Kernels are compiled for the GPUs of this machine unless GPUS says `all`, `none`, or a list of GPUs (gfx1100,sm_90), here, in
 # the environment of cargo, or as an option of meson. The tests need code for those that the software device stands for.
 TEST_GPUS := native,gfx1100,gfx11-generic,gfx90a,gfx1030,gfx1036,gfx10-3-generic,sm_75
-WITH_TEST_GPUS := test lint doc unit tests soak stress program swhip-check kernels check-kernels kernel-table interop
+WITH_TEST_GPUS := test lint doc unit tests soak stress program swhip-check kernels check-kernels kernel-table interop \
+	check-libvmaf check-libvmaf-where-possible
 $(WITH_TEST_GPUS): export GPUS ?= $(TEST_GPUS)
 packages check-packages: export GPUS := all
 # GPUs that check-kernels compiles for: one of each family, because all take minutes. KERNELS=all is for changes of kernels.
@@ -90,10 +91,10 @@ libvmaf: bootstrap ## build a library with libvmaf's interface, and its headers,
 	install -C -m 644 -t target/libvmaf target/$(PROFILE)/libvmaf.a crates/libvmaf/libvmaf.pc
 	install -C -D -m 644 -t target/libvmaf/include/libvmaf crates/libvmaf/include/libvmaf/*.h
 
-check-libvmaf-where-possible: libvmaf
+check-libvmaf-where-possible: swhip libvmaf
 	@scripts/check-libvmaf || [ $$? = 77 ]
 
-check-libvmaf: libvmaf ## compare that library with Netflix's, which is built from its sources: reports, scores, interface
+check-libvmaf: swhip libvmaf ## compare that library with Netflix's, which is built from its sources: reports, scores, interface
 	@scripts/check-libvmaf
 
 PREFIX := /usr/local

@@ -3,11 +3,9 @@
 //! From settings to something that runs: models, backend, worker and files are set up at the start and taken down at the
 //! stop. Everything that can fail before the first frame fails here.
 
-use std::hash::{BuildHasher, RandomState};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
 
 use engine::EngineError;
 use engine::audit::Verify;
@@ -157,16 +155,17 @@ impl HipVmaf {
 
     /// Enables the audit: the CPU recomputes a random share of the groups.
     fn set_audit(&self, session: &mut Session, settings: &Settings) {
-        let seed = RandomState::new().hash_one(Instant::now());
-        // These keep up with a GPU at a share of a few hundredths, and leave CPUs for others.
-        let threads = match threads(settings) {
-            0 => std::thread::available_parallelism().map_or(1, |cpus| cpus.get().div_ceil(2)).min(8),
-            wanted => wanted,
-        };
+        let verify = Verify::at_random(settings.verify, threads(settings));
         if session.gpu().is_some() {
-            gst::info!(CAT, imp = self, "verifying {} of the groups, seed {seed:#018x}", settings.verify);
+            gst::info!(
+                CAT,
+                imp = self,
+                "verifying {} of the groups, seed {:#018x}",
+                verify.share,
+                verify.seed
+            );
         }
-        session.set_audit(Verify { share: settings.verify, seed, patient: false, threads });
+        session.set_audit(verify);
     }
 
     /// Loads what the settings name, and keeps the GPU open for the start. Settings may still change before that; what

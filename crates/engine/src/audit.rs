@@ -7,17 +7,19 @@
 //! groups again. All sessions of the process share the pool that computes them. Groups that it has no time for are skipped
 //! unless the session is patient.
 //!
-//! The [`Session`](crate::session::Session) offers groups and compares the sums.
+//! The [`Session`](crate::session::Session), or another user of a backend, offers groups and compares the sums.
 
 use std::collections::{HashMap, VecDeque};
+use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, TryRecvError};
+use std::time::Instant;
 
 use gpu::{Device, Stream};
 
 use crate::backend::{BackendError, Group, SumsResult};
 use crate::frame::{Geometry, Leased, Picture};
-use crate::metrics::Work;
+use crate::metrics::{FrameSums, Work};
 use crate::random::unit_hash;
 use crate::scale::Scaling;
 
@@ -38,8 +40,21 @@ pub struct Verify {
     pub threads: usize,
 }
 
+impl Verify {
+    /// Verifies a share of the groups, which a new seed chooses. `threads`: 0 for as many as keep up with a GPU at a share
+    /// of a few hundredths, and leave CPUs for others.
+    pub fn at_random(share: f64, threads: usize) -> Self {
+        let seed = RandomState::new().hash_one(Instant::now());
+        let threads = match threads {
+            0 => std::thread::available_parallelism().map_or(1, |cpus| cpus.get().div_ceil(2)).min(8),
+            wanted => wanted,
+        };
+        Self { share, seed, patient: false, threads }
+    }
+}
+
 /// Chooses groups and has them recomputed.
-pub(crate) struct Audit {
+pub struct Audit {
     verify: Verify,
     /// The kind of the present groups.
     kind: Option<Arc<GroupKind>>,
@@ -63,6 +78,7 @@ pub(crate) struct Audit {
 }
 
 impl Audit {
+    /// Creates an audit, which has no groups before [`Audit::prepare`].
     pub fn new(verify: Verify) -> Self {
         Self {
             verify,
@@ -79,10 +95,12 @@ impl Audit {
         }
     }
 
+    /// Sets the share of later groups that are recomputed.
     pub fn set_share(&mut self, share: f64) {
         self.verify.share = share;
     }
 
+    /// Sets [`Verify::patient`] for later groups.
     pub fn set_patient(&mut self, patient: bool) {
         self.verify.patient = patient;
     }
@@ -123,6 +141,17 @@ impl Audit {
         unit_hash(self.verify.seed, number) < self.verify.share
     }
 
+    /// Adds a reference picture to the run that the backend has taken before the first group.
+    pub fn precede(&mut self, reference: &Picture<'_>) {
+        self.remember(Leased::new(reference));
+    }
+
+    fn remember(&mut self, reference: Option<Leased>) {
+        let lags = self.kind.as_ref().map_or(0, |kind| kind.work.lags());
+        self.earlier.push_front(reference.map(Arc::new));
+        self.earlier.truncate(lags);
+    }
+
     /// Counts the next group. Returns its number if it is being recomputed.
     pub fn offer(&mut self, group: &Group<'_>) -> Option<u64> {
         let number = self.offered;
@@ -133,9 +162,7 @@ impl Audit {
             self.skipped += 1;
         }
         let needed = (1..=lags as u64).any(|later| self.is_chosen(number + later));
-        let kept = needed.then(|| Leased::new(&group.reference)).flatten();
-        self.earlier.push_front(kept.map(Arc::new));
-        self.earlier.truncate(lags);
+        self.remember(needed.then(|| Leased::new(&group.reference)).flatten());
         submitted.then_some(number)
     }
 
@@ -196,14 +223,22 @@ impl Audit {
     }
 
     /// Returns the CPU's sums of a group once they have arrived.
-    pub fn result(&mut self, number: u64) -> Option<SumsResult> {
+    pub fn result(&mut self, number: u64) -> Option<Result<Vec<FrameSums>, BackendError>> {
         self.receive();
+        self.results.remove(&number)
+    }
+
+    /// Waits for the CPU's sums of a group; `None` if the group is not being recomputed.
+    pub fn wait(&mut self, number: u64) -> Option<Result<Vec<FrameSums>, BackendError>> {
+        while !self.results.contains_key(&number) && !self.waiting.is_empty() {
+            self.await_result();
+        }
         self.results.remove(&number)
     }
 
     /// Inserts sums as if the CPU had computed them.
     #[cfg(test)]
-    pub fn insert(&mut self, number: u64, sums: Vec<crate::metrics::FrameSums>) {
+    pub fn insert(&mut self, number: u64, sums: Vec<FrameSums>) {
         self.results.insert(number, Ok(sums));
     }
 

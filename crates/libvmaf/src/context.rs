@@ -5,6 +5,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::Errno;
+use crate::backend::Choice;
 use crate::collector::Collector;
 use crate::picture::{Format, Pool};
 use crate::reader::Reader;
@@ -31,12 +32,12 @@ pub struct Context {
 
 impl Context {
     /// A context without scores and extractors.
-    pub fn new(threads: u32, subsample: u32) -> Self {
+    pub fn new(threads: u32, subsample: u32, choice: Choice) -> Self {
         Self {
             process: std::process::id(),
             state: Mutex::new(State {
                 collector: Collector::default(),
-                reader: Reader::new(threads, subsample),
+                reader: Reader::new(threads, subsample, choice),
             }),
             pools: Mutex::default(),
         }

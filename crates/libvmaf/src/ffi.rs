@@ -11,6 +11,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
 use crate::Errno;
+use crate::backend::Choice;
 use crate::context::{Context, State, VERSION_C};
 use crate::dictionary::Dictionary;
 use crate::log;
@@ -223,8 +224,9 @@ pub unsafe extern "C" fn vmaf_init(vmaf: *mut *mut VmafContext, cfg: VmafConfigu
     guarded(|| {
         not_null(vmaf)?;
         log::set_level(cfg.log_level);
+        let choice = if cfg.gpumask == 0 { Choice::from_environment() } else { Choice::Cpu };
         // SAFETY: checked, and promised by the caller.
-        unsafe { give(vmaf, VmafContext(Context::new(cfg.n_threads, cfg.n_subsample))) };
+        unsafe { give(vmaf, VmafContext(Context::new(cfg.n_threads, cfg.n_subsample, choice))) };
         Ok(())
     })
 }

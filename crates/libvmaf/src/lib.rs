@@ -4,13 +4,15 @@
 //! of pictures.
 //!
 //! libvmaf is a table of scores, by name and index, that callers and extractors fill in any order: `collector`. Pairs go
-//! through `reader`, which has several of them computed at a time; models are evaluated from the table when a score is
+//! through `reader`, which has several of them computed at a time by a GPU or the CPU (`flight`, `backend`); models are evaluated from the table when a score is
 //! asked for: `predict`.
 
+mod backend;
 mod collector;
 mod context;
 mod dictionary;
 pub mod ffi;
+mod flight;
 mod log;
 mod model;
 mod names;

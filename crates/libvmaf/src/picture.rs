@@ -4,11 +4,13 @@
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ptr::NonNull;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use engine::frame::{BitDepth, Component, Geometry, Lease, Samples};
 
 use crate::Errno;
+use crate::backend::Locked;
 use crate::ffi::VmafPicture;
 
 /// Bytes to which rows and planes are aligned.
@@ -97,26 +99,57 @@ impl Drop for Memory {
     }
 }
 
-/// Where the memory of a picture goes once nothing refers to the picture any more.
-enum Owner {
-    /// It is freed.
-    Picture { _memory: Memory },
-    /// It goes back to the pool.
-    Pool { pool: Arc<Pool>, index: usize },
+/// Memory of a picture: page-locked while a GPU computes.
+enum Block {
+    Ordinary(Memory),
+    Locked(Locked),
+}
+
+impl Block {
+    /// Takes zeroed memory.
+    fn new(size: usize) -> Result<Self, Errno> {
+        Locked::new(size)
+            .map_or_else(|| Memory::new(size).map(Self::Ordinary), |locked| Ok(Self::Locked(locked)))
+    }
+
+    fn start(&self) -> usize {
+        match self {
+            Self::Ordinary(memory) => memory.start.as_ptr() as usize,
+            Self::Locked(memory) => memory.address(),
+        }
+    }
 }
 
 /// Owns the memory of a picture. A caller's structure holds one count of it.
 pub struct Shared {
-    owner: Owner,
-    start: usize,
+    /// `None` only while this is dropped.
+    block: Option<Block>,
     size: usize,
+    /// The pool that the memory goes back to.
+    pool: Option<Arc<Pool>>,
+    /// The picture counts as one that the caller has.
+    is_out: AtomicBool,
+}
+
+impl Shared {
+    fn start(&self) -> usize {
+        self.block.as_ref().map_or(0, Block::start)
+    }
+
+    /// Counts the picture as one that the caller has no more.
+    fn leave_caller(&self) {
+        if let Some(pool) = self.pool.as_ref().filter(|_| self.is_out.swap(false, Ordering::Relaxed)) {
+            pool.give_back();
+        }
+    }
 }
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        if let Owner::Pool { pool, index } = &self.owner {
-            pool.put_back(*index);
+        if let (Some(pool), Some(block)) = (&self.pool, self.block.take()) {
+            pool.keep(block);
         }
+        self.leave_caller();
     }
 }
 
@@ -135,13 +168,14 @@ fn layout(format: Format) -> Result<([usize; 3], [usize; 3], usize), Errno> {
 
 impl Shared {
     /// Fills in a caller's structure, which then holds the one count of this.
-    fn hand_out(self, format: Format) -> Result<VmafPicture, Errno> {
-        let (strides, offsets, _) = layout(format)?;
+    fn hand_out(block: Block, pool: Option<Arc<Pool>>, format: Format) -> Result<VmafPicture, Errno> {
+        let (strides, offsets, size) = layout(format)?;
         let planes = format.planes();
-        let start = self.start;
+        let start = block.start();
         let has = |i: usize| i == 0 || format.pixels != Pixels::Grey;
         let data = |i: usize| if has(i) { (start + offsets[i]) as *mut _ } else { std::ptr::null_mut() };
-        let shared = Arc::into_raw(Arc::new(self)).cast_mut();
+        let shared = Self { block: Some(block), size, pool, is_out: AtomicBool::new(true) };
+        let shared = Arc::into_raw(Arc::new(shared)).cast_mut();
         Ok(VmafPicture {
             pix_fmt: format.pixels as u32,
             bpc: format.bits,
@@ -158,9 +192,7 @@ impl Shared {
 /// Returns a picture of its own memory, all of it zero.
 pub fn allocate(format: Format) -> Result<VmafPicture, Errno> {
     let (.., size) = layout(format)?;
-    let memory = Memory::new(size)?;
-    let start = memory.start.as_ptr() as usize;
-    Shared { owner: Owner::Picture { _memory: memory }, start, size }.hand_out(format)
+    Shared::hand_out(Block::new(size)?, None, format)
 }
 
 /// Takes the count out of a caller's structure, which is zeroed.
@@ -210,7 +242,7 @@ impl View {
             let bytes = if height == 0 { 0 } else { rows.ok_or(Errno::INVALID)? };
             let address = picture.data[i] as usize;
             let end = address.checked_add(bytes).ok_or(Errno::INVALID)?;
-            let inside = address >= shared.start && end <= shared.start + shared.size;
+            let inside = address >= shared.start() && end <= shared.start() + shared.size;
             let whole = (picture.w[i], picture.h[i]) == (width, height) && stride >= row;
             if !inside || !whole || !address.is_multiple_of(sample) || !stride.is_multiple_of(sample) {
                 return Err(Errno::INVALID);
@@ -243,33 +275,48 @@ impl View {
 /// A picture that a context holds.
 #[derive(Clone)]
 pub struct Held {
-    pub view: View,
-    pub shared: Arc<Shared>,
+    view: View,
+    shared: Arc<Shared>,
 }
 
 impl Held {
+    /// Holds a picture that the caller has given away.
+    pub fn new(view: View, shared: Arc<Shared>) -> Self {
+        shared.leave_caller();
+        Self { view, shared }
+    }
+
     /// The picture for the engine, which may keep it.
     pub fn picture(&self) -> engine::frame::Picture<'static> {
         // SAFETY: the caller has given the picture away, so that nothing writes to it, and the lease keeps its memory.
         let lease = unsafe { Lease::new(self.shared.clone()) };
+        let lease = match self.shared.block {
+            // SAFETY: all of the memory is page-locked, and the lease keeps it.
+            Some(Block::Locked(_)) => unsafe { lease.pinned() },
+            _ => lease,
+        };
         // SAFETY: as above.
         unsafe { self.view.picture(Some(lease)) }
     }
 }
 
 /// Pictures of one format that are used again and again. A picture that comes back is the next to be handed out.
+///
+/// Only those pictures count that the caller has. What a context computes is limited by the context, and has memory beside
+/// that, or a caller with as few pictures as it needs would never have two pairs computed at a time.
 pub struct Pool {
     format: Format,
     count: usize,
-    /// Memory of the pictures, from the first time that one is fetched.
     pictures: Mutex<Pictures>,
     returned: Condvar,
 }
 
 #[derive(Default)]
 struct Pictures {
-    memory: Vec<Memory>,
-    free: Vec<usize>,
+    /// Pictures that the caller has.
+    out: usize,
+    /// Memory for other pictures, the latest used one last.
+    free: Vec<Block>,
 }
 
 impl Pool {
@@ -278,52 +325,59 @@ impl Pool {
         if count == 0 || format.width == 0 || format.height == 0 {
             return Err(Errno::INVALID);
         }
-        let pool =
-            Self { format, count: count as usize, pictures: Mutex::default(), returned: Condvar::new() };
-        if !later {
-            pool.fill(&mut pool.pictures())?;
-        }
-        Ok(Arc::new(pool))
+        let (.., size) = layout(format)?;
+        let count = count as usize;
+        let free = (0..if later { 0 } else { count }).map(|_| Block::new(size)).collect::<Result<_, _>>()?;
+        let pictures = Mutex::new(Pictures { out: 0, free });
+        Ok(Arc::new(Self { format, count, pictures, returned: Condvar::new() }))
     }
 
     fn pictures(&self) -> MutexGuard<'_, Pictures> {
         self.pictures.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn fill(&self, pictures: &mut Pictures) -> Result<(), Errno> {
-        let (.., size) = layout(self.format)?;
-        while pictures.memory.len() < self.count {
-            pictures.memory.push(Memory::new(size)?);
-            pictures.free.push(pictures.memory.len() - 1);
-        }
-        Ok(())
-    }
-
-    /// Waits for a picture, and hands it out.
+    /// Waits until the caller has fewer pictures than the pool, and hands one out.
     pub fn fetch(self: &Arc<Self>) -> Result<VmafPicture, Errno> {
-        let (.., size) = layout(self.format)?;
         let mut pictures = self.pictures();
-        self.fill(&mut pictures)?;
-        let index = loop {
-            match pictures.free.pop() {
-                Some(index) => break index,
-                None => pictures = self.returned.wait(pictures).unwrap_or_else(PoisonError::into_inner),
-            }
-        };
-        let start = pictures.memory[index].start.as_ptr() as usize;
+        while pictures.out >= self.count {
+            pictures = self.returned.wait(pictures).unwrap_or_else(PoisonError::into_inner);
+        }
+        pictures.out += 1;
+        let block = pictures.free.pop();
         drop(pictures);
-        Shared { owner: Owner::Pool { pool: self.clone(), index }, start, size }.hand_out(self.format)
+        let picture =
+            self.block(block).and_then(|block| Shared::hand_out(block, Some(self.clone()), self.format));
+        if picture.is_err() {
+            self.give_back();
+        }
+        picture
     }
 
-    fn put_back(&self, index: usize) {
-        self.pictures().free.push(index);
+    /// Returns memory for a picture: page-locked, if a GPU has begun to compute since the pool was made.
+    fn block(&self, free: Option<Block>) -> Result<Block, Errno> {
+        let (.., size) = layout(self.format)?;
+        match free {
+            Some(Block::Ordinary(memory)) => {
+                Ok(Locked::new(size).map_or(Block::Ordinary(memory), Block::Locked))
+            }
+            Some(locked) => Ok(locked),
+            None => Block::new(size),
+        }
+    }
+
+    fn keep(&self, block: Block) {
+        self.pictures().free.push(block);
+    }
+
+    fn give_back(&self) {
+        self.pictures().out -= 1;
         self.returned.notify_all();
     }
 
-    /// Waits until all pictures are back.
+    /// Waits until the caller has no picture.
     pub fn wait(&self) {
         let mut pictures = self.pictures();
-        while pictures.free.len() < pictures.memory.len() {
+        while pictures.out > 0 {
             pictures = self.returned.wait(pictures).unwrap_or_else(PoisonError::into_inner);
         }
     }

@@ -3,23 +3,23 @@
 //! From pictures to scores: pairs are checked, handed to a backend, and their scores stored in the order in which the pairs
 //! came.
 //!
-//! Several pairs are computed at a time; a query for scores waits for those of the pairs before.
+//! Several pairs are computed at a time ([`flight`](crate::flight)); a query for scores waits for those of the pairs before.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use engine::backend::cpu::Cpu;
-use engine::backend::{Backend, BackendError, Group, Ticket};
+use engine::backend::Group;
 use engine::frame::Geometry;
 use engine::metrics::pairwise::{MotionRule, PairScorer, Pairwise};
 use engine::metrics::{FrameSums, Work};
 
 use crate::Errno;
+use crate::backend::{Choice, Task, failed};
 use crate::collector::{Collector, INDEX_LIMIT};
+use crate::flight::{Flight, Landed, Pair};
 use crate::log::{Level, log};
 use crate::picture::{Format, Held, Shared, View};
 use crate::registered::{Refusal, Registered};
-use crate::threads;
 
 /// Names of the figures of all pairs together; planes without samples have none in the engine.
 const AGGREGATES: [&str; 3] = ["apsnr_y", "apsnr_cb", "apsnr_cr"];
@@ -41,18 +41,10 @@ struct Computed {
 /// Computes pairs of one format for the extractors that were registered when it was made.
 struct Computing {
     /// `None` if there is nothing to compute.
-    backend: Option<Cpu>,
+    flight: Option<Flight>,
     format: Format,
     geometry: Geometry,
     parts: Vec<Part>,
-}
-
-/// A pair that is being computed.
-struct Pending {
-    index: u32,
-    ticket: Ticket,
-    /// The extractors whose scores are stored, in this order.
-    active: Vec<usize>,
 }
 
 /// The extractors that a pair goes through, and the error that ends it.
@@ -68,6 +60,8 @@ struct Schedule {
 pub struct Reader {
     threads: u32,
     subsample: u32,
+    /// `Cpu` also after a GPU has failed.
+    choice: Choice,
     registered: Vec<Registered>,
     /// The format of the first pair.
     format: Option<Format>,
@@ -77,24 +71,23 @@ pub struct Reader {
     /// The latest reference pictures, the last one first.
     previous: VecDeque<Held>,
     computing: Option<Computing>,
-    pending: VecDeque<Pending>,
     /// A pair could not be computed.
     has_lost: bool,
 }
 
 impl Reader {
     /// No extractors, no pairs.
-    pub fn new(threads: u32, subsample: u32) -> Self {
+    pub fn new(threads: u32, subsample: u32, choice: Choice) -> Self {
         Self {
             threads,
             subsample,
+            choice,
             registered: vec![],
             format: None,
             pairs: 0,
             is_flushed: false,
             previous: VecDeque::new(),
             computing: None,
-            pending: VecDeque::new(),
             has_lost: false,
         }
     }
@@ -151,7 +144,7 @@ impl Reader {
             return Err(Errno::INVALID);
         }
         self.wait_for(collector, index);
-        if self.computing.as_ref().is_none_or(|computing| computing.parts.len() != self.registered.len()) {
+        if self.needs_building() {
             self.drain(collector);
             self.computing = None;
             self.computing = Some(self.build(format, geometry, None)?);
@@ -165,9 +158,9 @@ impl Reader {
         }
         self.make_room(collector);
         let [reference, distorted] = take()?;
-        let reference = Held { view: pair[0], shared: reference };
-        let distorted = Held { view: pair[1], shared: distorted };
-        self.submit(&reference, &distorted, index, active);
+        let reference = Held::new(pair[0], reference);
+        let distorted = Held::new(pair[1], distorted);
+        self.submit(&reference, distorted, index, active);
         self.warn(named, index);
         self.previous.push_front(reference);
         self.previous.truncate(2);
@@ -182,7 +175,21 @@ impl Reader {
         }
     }
 
-    /// Sets up a backend for the registered extractors, or for some of them, that knows the latest reference pictures.
+    /// Returns true if extractors were added, or if the next pair is the first for a GPU.
+    fn needs_building(&mut self) -> bool {
+        let Some(computing) = &self.computing else { return true };
+        if computing.flight.as_ref().is_some_and(Flight::is_without_gpu) {
+            self.choice = Choice::Cpu;
+        }
+        let is_on_cpu = computing.flight.as_ref().is_some_and(|flight| !flight.is_on_gpu());
+        computing.parts.len() != self.registered.len() || is_on_cpu && self.wants_gpu()
+    }
+
+    fn wants_gpu(&self) -> bool {
+        self.choice.wants_gpu(self.previous.is_empty())
+    }
+
+    /// Sets up a backend for the registered extractors, or the CPU for some of them. It knows the latest reference pictures.
     fn build(&self, format: Format, geometry: Geometry, only: Option<&[usize]>) -> Result<Computing, Errno> {
         let mut work = Work::default();
         let mut parts = vec![];
@@ -203,13 +210,13 @@ impl Reader {
                 },
             });
         }
-        let mut backend = None;
+        let mut flight = None;
         if work.parts().next().is_some() {
-            let mut cpu = Cpu::on(threads::pool(self.threads as usize)?).cold();
-            prepare(&mut cpu, &work, geometry, &self.previous).map_err(|error| failed(&error))?;
-            backend = Some(cpu);
+            let gpu = Some(self.choice).filter(|_| only.is_none() && self.wants_gpu());
+            let task = Task { work, geometry, threads: self.threads, subsamples: self.subsample() > 1 };
+            flight = Some(Flight::new(task, &self.previous, gpu).map_err(|error| failed(&error))?);
         }
-        Ok(Computing { backend, format, geometry, parts })
+        Ok(Computing { flight, format, geometry, parts })
     }
 
     /// Decides which extractors have scores for a pair: all up to the first that refuses it.
@@ -279,16 +286,14 @@ impl Reader {
         let format = pair[0].format;
         let geometry = format.geometry().ok_or(Errno::INVALID)?;
         let mut computing = self.build(format, geometry, Some(active))?;
-        if let Some(backend) = &mut computing.backend {
+        if let Some(flight) = &mut computing.flight {
             // SAFETY: the caller's structures hold both pictures until the call is over, and the backend computes while
             // they are submitted, as they have no lease.
             let [reference, distorted] = pair.map(|view| unsafe { view.picture(None) });
-            let group = Group { history_only: self.is_history(active), ..Group::pair(reference, distorted) };
-            let sums = backend.submit(group).and_then(|ticket| backend.wait(ticket));
+            let history_only = self.is_history(active);
+            let sums = flight.compute(Group { history_only, ..Group::pair(reference, distorted) });
             let sums = sums.map_err(|error| failed(&error))?;
-            if let Some(sums) = sums.first() {
-                store(&mut computing, &mut self.registered, collector, sums, index, active);
-            }
+            store(&mut computing, &mut self.registered, collector, &sums, index, active);
         }
         Ok(())
     }
@@ -297,42 +302,41 @@ impl Reader {
         active.iter().all(|i| self.registered[*i].is_never_left_out())
     }
 
-    fn submit(&mut self, reference: &Held, distorted: &Held, index: u32, active: Vec<usize>) {
-        let history_only = self.is_history(&active);
-        let Some(backend) = self.computing.as_mut().and_then(|computing| computing.backend.as_mut()) else {
-            return;
-        };
-        let group = Group { history_only, ..Group::pair(reference.picture(), distorted.picture()) };
-        match backend.submit(group) {
-            Ok(ticket) => self.pending.push_back(Pending { index, ticket, active }),
-            Err(error) => {
-                failed(&error);
-                self.has_lost = true;
-            }
+    fn flight(&mut self) -> Option<&mut Flight> {
+        self.computing.as_mut()?.flight.as_mut()
+    }
+
+    fn submit(&mut self, reference: &Held, distorted: Held, index: u32, active: Vec<usize>) {
+        let pair = Pair { reference: reference.clone(), distorted, history_only: self.is_history(&active) };
+        if let Some(flight) = self.flight() {
+            flight.submit(pair, index, active);
         }
     }
 
     /// Waits until another pair can be submitted.
     fn make_room(&mut self, collector: &mut Collector) {
-        let backend = self.computing.as_ref().and_then(|computing| computing.backend.as_ref());
-        let depth = backend.map_or(1, Cpu::depth);
-        while self.pending.len() >= depth {
+        self.flight().into_iter().for_each(Flight::make_room);
+        while let Some(landed) = self.flight().and_then(Flight::landed) {
+            self.store(collector, landed);
+        }
+        while self.flight().is_some_and(|flight| flight.is_full()) {
             self.collect(collector);
         }
     }
 
-    /// Waits for the oldest pair, and stores its scores.
-    fn collect(&mut self, collector: &mut Collector) {
-        let Some(Pending { index, ticket, active }) = self.pending.pop_front() else { return };
-        let Some(computing) = &mut self.computing else { return };
-        let Some(backend) = &mut computing.backend else { return };
-        match backend.wait(ticket) {
-            Ok(sums) => {
-                if let Some(sums) = sums.first() {
-                    store(computing, &mut self.registered, collector, sums, index, &active);
-                }
+    /// Waits for the oldest pair, and stores its scores. Returns false if there is none.
+    fn collect(&mut self, collector: &mut Collector) -> bool {
+        let landed = self.flight().and_then(Flight::land);
+        landed.map(|landed| self.store(collector, landed)).is_some()
+    }
+
+    fn store(&mut self, collector: &mut Collector, Landed { index, active, sums }: Landed) {
+        match (sums, &mut self.computing) {
+            (Ok(sums), Some(computing)) => {
+                store(computing, &mut self.registered, collector, &sums, index, &active);
             }
-            Err(error) => {
+            (Ok(_), None) => (),
+            (Err(error), _) => {
                 failed(&error);
                 self.has_lost = true;
             }
@@ -341,14 +345,12 @@ impl Reader {
 
     /// Waits for all pairs, and stores their scores.
     pub fn drain(&mut self, collector: &mut Collector) {
-        while !self.pending.is_empty() {
-            self.collect(collector);
-        }
+        while self.collect(collector) {}
     }
 
     /// Waits for the pair of an index, if it is being computed.
     pub fn wait_for(&mut self, collector: &mut Collector, index: u32) {
-        while self.pending.iter().any(|pending| pending.index == index) {
+        while self.flight().is_some_and(|flight| flight.has(index)) {
             self.collect(collector);
         }
     }
@@ -423,22 +425,6 @@ impl Reader {
         }
         None
     }
-}
-
-/// Sets a backend up, and has it remember reference pictures.
-fn prepare(
-    cpu: &mut Cpu,
-    work: &Work,
-    geometry: Geometry,
-    previous: &VecDeque<Held>,
-) -> Result<(), BackendError> {
-    cpu.prepare(work, geometry, &[None])?;
-    for held in previous.iter().take(work.lags()).rev() {
-        let ticket =
-            cpu.submit(Group { reference: held.picture(), distorted: vec![], history_only: true })?;
-        cpu.wait(ticket)?;
-    }
-    Ok(())
 }
 
 /// Stores the scores of a pair.
@@ -541,14 +527,5 @@ fn finish_motion(rule: &MotionRule, registered: &Registered, collector: &mut Col
                 let _ = collector.append(name.as_bytes(), value, index);
             }
         }
-    }
-}
-
-/// Writes what a backend says, and returns the code for it.
-fn failed(error: &BackendError) -> Errno {
-    log(Level::Error, format_args!("pictures could not be scored: {error}"));
-    match error {
-        BackendError::Threads { .. } => Errno::MEMORY,
-        _ => Errno::INVALID,
     }
 }

@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! Where pairs are computed: on a GPU that has proven itself, or on the CPU. A GPU is opened when a context needs it, and is
+//! counted as busy from then until the context ends. While one is, the memory of pictures is page-locked, so that the GPU
+//! copies from it directly.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use engine::audit::{Audit, Verify};
+use engine::backend::cpu::Cpu;
+use engine::backend::hip::Hip;
+use engine::backend::{Backend, BackendError, Group};
+use engine::frame::Geometry;
+use engine::metrics::Work;
+use gpu::{Device, Pinned, Selection};
+
+use crate::Errno;
+use crate::log::{Level, log};
+use crate::picture::Held;
+use crate::threads;
+
+/// Pairs on a GPU at a time.
+const DEPTH: usize = 4;
+/// Share of the pairs that the CPU computes again, as in the element.
+const VERIFIED: f64 = 0.001;
+/// Bytes of page-locked pictures that the process may have; others are in ordinary memory.
+const LOCKED_MOST: usize = 1 << 30;
+
+/// Where a context may compute.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Choice {
+    /// On a GPU from the second pair on, if there is one. To open a GPU takes longer than to compute one pair, and some
+    /// programs make a context for each pair.
+    Auto,
+    /// On a GPU; without one there are no scores.
+    Hip,
+    /// On the CPU.
+    Cpu,
+}
+
+impl Choice {
+    /// Reads `HIPVMAF_BACKEND`.
+    pub fn from_environment() -> Self {
+        match std::env::var_os("HIPVMAF_BACKEND") {
+            None => Self::Auto,
+            Some(text) if text.is_empty() || text == "auto" => Self::Auto,
+            Some(text) if text == "hip" => Self::Hip,
+            Some(text) if text == "cpu" => Self::Cpu,
+            Some(text) => {
+                let text = text.display();
+                log(
+                    Level::Warning,
+                    format_args!(
+                        "HIPVMAF_BACKEND is '{text}', which is none of auto, hip and cpu: auto is used"
+                    ),
+                );
+                Self::Auto
+            }
+        }
+    }
+
+    /// Returns true if a context goes to a GPU with its next pair.
+    pub fn wants_gpu(self, is_first_pair: bool) -> bool {
+        match self {
+            Self::Auto => !is_first_pair,
+            Self::Hip => true,
+            Self::Cpu => false,
+        }
+    }
+}
+
+/// What a backend is for.
+pub struct Task {
+    pub work: Work,
+    pub geometry: Geometry,
+    /// Computing threads of the CPU.
+    pub threads: u32,
+    /// Only some pairs have scores.
+    pub subsamples: bool,
+}
+
+impl Task {
+    /// Prepares the CPU. `previous`: the latest reference pictures, the last one first.
+    pub fn cpu(&self, previous: &VecDeque<Held>) -> Result<Cpu, BackendError> {
+        let threads = self.threads as usize;
+        let refused = |_| BackendError::Threads { threads, reason: "there are too many".into() };
+        let mut cpu = Cpu::on(threads::pool(threads).map_err(refused)?).cold();
+        self.prepare(&mut cpu, previous)?;
+        Ok(cpu)
+    }
+
+    /// Opens and prepares the first GPU that passes its self-test.
+    fn gpu(&self, previous: &VecDeque<Held>) -> Result<Hip, BackendError> {
+        let mut failed = vec![];
+        let mut first = None;
+        loop {
+            let mut hip = match Hip::open_besides(&Selection::default(), DEPTH, &failed) {
+                Ok(hip) => hip,
+                Err(error) => return Err(first.unwrap_or(error)),
+            };
+            hip.expect_history(self.subsamples);
+            match self.prepare(&mut hip, previous) {
+                Ok(()) => return Ok(hip),
+                Err(error) if error.is_device() => {
+                    log(Level::Warning, format_args!("the {hip} is not used, as {error}"));
+                    failed.extend(hip.gpu().map(|gpu| gpu.info()));
+                    first.get_or_insert(error);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Returns the reference pictures that metrics look back on, the last one last.
+    fn earlier<'a>(&self, previous: &'a VecDeque<Held>) -> impl Iterator<Item = &'a Held> + use<'a> {
+        previous.iter().take(self.work.lags()).rev()
+    }
+
+    fn prepare(&self, backend: &mut dyn Backend, previous: &VecDeque<Held>) -> Result<(), BackendError> {
+        backend.prepare(&self.work, self.geometry, &[None])?;
+        for held in self.earlier(previous) {
+            let ticket =
+                backend.submit(Group { reference: held.picture(), distorted: vec![], history_only: true })?;
+            backend.wait(ticket)?;
+        }
+        Ok(())
+    }
+}
+
+/// A GPU that computes for a context, with the audit of its sums.
+pub struct Gpu {
+    pub backend: Hip,
+    pub audit: Audit,
+    pub busy: Busy,
+}
+
+impl Gpu {
+    /// Opens a GPU, and says in the log which one is used.
+    pub fn open(task: &Task, previous: &VecDeque<Held>) -> Result<Self, BackendError> {
+        let backend = task.gpu(previous)?;
+        log(Level::Info, format_args!("scoring on the {backend}: {}", backend.why()));
+        let mut audit = Audit::new(Verify { patient: true, ..Verify::at_random(verified(), 0) });
+        audit.prepare(&task.work, task.geometry, &[None], backend.gpu());
+        for held in task.earlier(previous) {
+            audit.precede(&held.picture());
+        }
+        let busy = Busy::on(backend.gpu().cloned());
+        Ok(Self { backend, audit, busy })
+    }
+}
+
+/// Returns the share of pairs that the CPU computes again: that of `HIPVMAF_VERIFY`, if it is set.
+fn verified() -> f64 {
+    let Some(text) = std::env::var_os("HIPVMAF_VERIFY").filter(|text| !text.is_empty()) else {
+        return VERIFIED;
+    };
+    let share = text.to_str().and_then(|text| text.parse().ok());
+    share.filter(|share| (0.0..=1.0).contains(share)).unwrap_or_else(|| {
+        log(
+            Level::Warning,
+            format_args!(
+                "HIPVMAF_VERIFY is '{}', which is no number from 0 to 1: {VERIFIED} is used",
+                text.display()
+            ),
+        );
+        VERIFIED
+    })
+}
+
+/// The GPUs that contexts of this process compute on, once for each context.
+static BUSY: Mutex<Vec<Arc<Device>>> = Mutex::new(vec![]);
+/// Bytes of page-locked pictures.
+static LOCKED: AtomicUsize = AtomicUsize::new(0);
+
+fn busy() -> MutexGuard<'static, Vec<Arc<Device>>> {
+    BUSY.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Counts a context that computes on a GPU until it is dropped.
+pub struct Busy(Option<Arc<Device>>);
+
+impl Busy {
+    fn on(device: Option<Arc<Device>>) -> Self {
+        busy().extend(device.clone());
+        Self(device)
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        let mut busy = busy();
+        let same = |other: &Arc<Device>| self.0.as_ref().is_some_and(|device| Arc::ptr_eq(device, other));
+        let device = busy.iter().position(same).map(|at| busy.swap_remove(at));
+        // The last user closes the GPU, which others do not wait for.
+        drop(busy);
+        drop(device);
+    }
+}
+
+/// Page-locked memory of a picture. Idle blocks are kept by the GPU for some seconds, and used again.
+pub struct Locked {
+    memory: Pinned,
+    size: usize,
+}
+
+impl Locked {
+    /// Takes zeroed memory, if a context computes on a GPU and there are not too many such pictures.
+    pub fn new(size: usize) -> Option<Self> {
+        let device = busy().last().cloned()?;
+        let more = |all: usize| all.checked_add(size).filter(|all| *all <= LOCKED_MOST);
+        LOCKED.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok()?;
+        match Pinned::new(device, size) {
+            Ok(mut memory) => {
+                memory.bytes_mut().fill(0);
+                Some(Self { memory, size })
+            }
+            Err(_) => {
+                LOCKED.fetch_sub(size, Ordering::Relaxed);
+                None
+            }
+        }
+    }
+
+    /// Returns the address of the first byte.
+    pub fn address(&self) -> usize {
+        self.memory.address() as usize
+    }
+}
+
+impl Drop for Locked {
+    fn drop(&mut self) {
+        LOCKED.fetch_sub(self.size, Ordering::Relaxed);
+    }
+}
+
+/// Writes to the log why no GPU is used.
+pub fn warn_without_gpu(error: &BackendError) {
+    let level = match error {
+        BackendError::Device(gpu::Error::NoDevice(_)) => Level::Info,
+        _ => Level::Warning,
+    };
+    log(level, format_args!("scoring on the CPU: {error}"));
+}
+
+/// Returns the code for an error of a backend, which is written to the log.
+pub fn failed(error: &BackendError) -> Errno {
+    log(Level::Error, format_args!("pictures could not be scored: {error}"));
+    match error {
+        BackendError::Threads { .. } => Errno::MEMORY,
+        _ => Errno::INVALID,
+    }
+}

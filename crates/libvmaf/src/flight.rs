@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! Pairs on their way through a backend, which end in the order in which they came.
+//!
+//! If a GPU fails, the CPU computes the pairs that are on their way, and all later ones. The CPU also computes a share of the
+//! pairs a second time ([`audit`](engine::audit)); such a pair ends once both have computed it, and a GPU that computes other
+//! sums has failed.
+
+use std::collections::VecDeque;
+use std::fmt::Display;
+
+use engine::audit::Audit;
+use engine::backend::{Backend, BackendError, Group, Ticket};
+use engine::metrics::FrameSums;
+
+use crate::backend::{Busy, Choice, Gpu, Task, warn_without_gpu};
+use crate::log::{Level, log};
+use crate::picture::Held;
+
+/// So many pairs wait for one that is computed a second time.
+const MOST: usize = 256;
+
+/// The pictures of a pair.
+pub struct Pair {
+    pub reference: Held,
+    pub distorted: Held,
+    /// Only what is never left out is computed.
+    pub history_only: bool,
+}
+
+impl Pair {
+    fn group(&self) -> Group<'static> {
+        let Self { reference, distorted, history_only } = self;
+        Group { history_only: *history_only, ..Group::pair(reference.picture(), distorted.picture()) }
+    }
+}
+
+/// A pair at the end of its way.
+pub struct Landed {
+    pub index: u32,
+    /// The extractors whose scores are stored, in this order.
+    pub active: Vec<usize>,
+    pub sums: Result<FrameSums, BackendError>,
+}
+
+/// A pair on its way.
+struct Flying {
+    index: u32,
+    active: Vec<usize>,
+    ticket: Option<Ticket>,
+    /// The pictures, and the reference pictures before, the last one first, while another backend may need them.
+    pictures: Option<(Pair, VecDeque<Held>)>,
+    sums: Option<Result<FrameSums, BackendError>>,
+    /// Its number, if it is computed a second time.
+    audit: Option<u64>,
+}
+
+/// A backend with the pairs that it computes.
+pub struct Flight {
+    task: Task,
+    backend: Box<dyn Backend>,
+    /// On a GPU, which has not failed.
+    busy: Option<Busy>,
+    audit: Option<Audit>,
+    /// The GPU has failed, or there is none.
+    is_without_gpu: bool,
+    /// On a GPU, the latest reference pictures, the last one first.
+    previous: VecDeque<Held>,
+    flying: VecDeque<Flying>,
+}
+
+impl Flight {
+    /// Prepares a backend. `previous`: the latest reference pictures, the last one first.
+    pub fn new(task: Task, previous: &VecDeque<Held>, gpu: Option<Choice>) -> Result<Self, BackendError> {
+        if let Some(choice) = gpu {
+            match Gpu::open(&task, previous) {
+                Ok(Gpu { backend, audit, busy }) => {
+                    let previous = previous.iter().take(task.work.lags()).cloned().collect();
+                    let flight = Self::on(task, Box::new(backend), previous);
+                    return Ok(Self { busy: Some(busy), audit: Some(audit), ..flight });
+                }
+                Err(error) if choice == Choice::Hip => return Err(error),
+                Err(error) => warn_without_gpu(&error),
+            }
+        }
+        let cpu = task.cpu(previous)?;
+        Ok(Self { is_without_gpu: gpu.is_some(), ..Self::on(task, Box::new(cpu), VecDeque::new()) })
+    }
+
+    fn on(task: Task, backend: Box<dyn Backend>, previous: VecDeque<Held>) -> Self {
+        let (busy, audit, is_without_gpu, flying) = (None, None, false, VecDeque::new());
+        Self { task, backend, busy, audit, is_without_gpu, previous, flying }
+    }
+
+    /// Returns true if pairs are computed on a GPU.
+    pub fn is_on_gpu(&self) -> bool {
+        self.busy.is_some()
+    }
+
+    /// Returns true if a GPU has failed, or could not be opened.
+    pub fn is_without_gpu(&self) -> bool {
+        self.is_without_gpu
+    }
+
+    /// Returns true if the pair of an index is on its way.
+    pub fn has(&self, index: u32) -> bool {
+        self.flying.iter().any(|flying| flying.index == index)
+    }
+
+    /// Waits until another pair can be submitted.
+    pub fn make_room(&mut self) {
+        let computed = |flight: &Self| flight.flying.iter().filter(|flying| flying.sums.is_none()).count();
+        while computed(self) >= self.backend.depth() {
+            self.fetch();
+        }
+    }
+
+    /// Returns true if too many pairs wait for the oldest one.
+    pub fn is_full(&self) -> bool {
+        self.flying.len() >= MOST
+    }
+
+    /// Takes a pair, for which there has to be room.
+    pub fn submit(&mut self, pair: Pair, index: u32, active: Vec<usize>) {
+        let group = pair.group();
+        let audit = self.audit.as_mut().filter(|_| self.busy.is_some());
+        let audit = audit.and_then(|audit| audit.offer(&group));
+        let submitted = self.backend.submit(group);
+        let pictures = self.is_on_gpu().then(|| {
+            let earlier = self.previous.clone();
+            self.previous.push_front(pair.reference.clone());
+            self.previous.truncate(self.task.work.lags());
+            (pair, earlier)
+        });
+        let (ticket, error) = match submitted {
+            Ok(ticket) => (Some(ticket), None),
+            Err(error) => (None, Some(error)),
+        };
+        self.flying.push_back(Flying { index, active, ticket, pictures, sums: None, audit });
+        if let Some(error) = error {
+            self.fail(error);
+        }
+    }
+
+    /// Computes a pair while nothing else is on its way.
+    pub fn compute(&mut self, group: Group<'_>) -> Result<FrameSums, BackendError> {
+        let ticket = self.backend.submit(group)?;
+        first(self.backend.wait(ticket))
+    }
+
+    /// Waits for the sums of the oldest pair that has none.
+    fn fetch(&mut self) {
+        let Some(flying) = self.flying.iter_mut().find(|flying| flying.sums.is_none()) else { return };
+        let ticket = flying.ticket.take().ok_or(BackendError::UnknownTicket);
+        match first(ticket.and_then(|ticket| self.backend.wait(ticket))) {
+            Ok(sums) => {
+                flying.sums = Some(Ok(sums));
+                flying.pictures = None;
+            }
+            Err(error) => self.fail(error),
+        }
+    }
+
+    /// Goes on after an error of the oldest pair without sums.
+    fn fail(&mut self, error: BackendError) {
+        if self.is_on_gpu() {
+            return self.hand_over(&error);
+        }
+        if let Some(flying) = self.flying.iter_mut().find(|flying| flying.sums.is_none()) {
+            flying.sums = Some(Err(error));
+        }
+    }
+
+    /// Has the CPU compute the pairs without sums, and all later ones.
+    fn hand_over(&mut self, reason: &dyn Display) {
+        if self.busy.take().is_none() {
+            return;
+        }
+        self.is_without_gpu = true;
+        log(Level::Warning, format_args!("scoring on the CPU from here on, as {reason}"));
+        let mut left: Vec<_> = self.flying.iter_mut().filter(|flying| flying.sums.is_none()).collect();
+        let pictures = left.first().and_then(|flying| flying.pictures.as_ref());
+        let previous = std::mem::take(&mut self.previous);
+        let mut cpu = self.task.cpu(pictures.map_or(&previous, |(_, earlier)| earlier));
+        for flying in &mut left {
+            let sums = match (&mut cpu, flying.pictures.take()) {
+                (Ok(cpu), Some((pair, _))) => cpu.submit(pair.group()).and_then(|ticket| cpu.wait(ticket)),
+                _ => Err(BackendError::NotPrepared),
+            };
+            flying.sums = Some(first(sums));
+            flying.audit = None;
+        }
+        match cpu {
+            Ok(cpu) => self.backend = Box::new(cpu),
+            Err(error) => log(Level::Error, format_args!("the CPU cannot go on: {error}")),
+        }
+    }
+
+    /// Waits for the oldest pair.
+    pub fn land(&mut self) -> Option<Landed> {
+        while self.flying.front()?.sums.is_none() {
+            self.fetch();
+        }
+        let number = self.flying.front()?.audit;
+        let expected = number.and_then(|number| self.audit.as_mut()?.wait(number));
+        self.end(expected)
+    }
+
+    /// Returns the oldest pair, unless it is on its way.
+    pub fn landed(&mut self) -> Option<Landed> {
+        let oldest = self.flying.front()?;
+        oldest.sums.as_ref()?;
+        let expected = match oldest.audit {
+            Some(number) => Some(self.audit.as_mut()?.result(number)?),
+            None => None,
+        };
+        self.end(expected)
+    }
+
+    /// Takes the oldest pair. `expected`: the sums of the CPU, if they are there.
+    fn end(&mut self, expected: Option<Result<Vec<FrameSums>, BackendError>>) -> Option<Landed> {
+        let Flying { index, active, mut sums, .. } = self.flying.pop_front()?;
+        let expected = expected.and_then(Result::ok).and_then(|sums| sums.into_iter().next());
+        if let (Some(expected), Some(Ok(sums))) = (expected, &mut sums)
+            && let Some(difference) = expected.difference(sums)
+        {
+            *sums = expected;
+            self.hand_over(&format_args!("the GPU is wrong at index {index}: {difference}"));
+        }
+        Some(Landed { index, active, sums: sums? })
+    }
+}
+
+/// Returns the sums of the only pair of a group.
+fn first(sums: Result<Vec<FrameSums>, BackendError>) -> Result<FrameSums, BackendError> {
+    sums?.into_iter().next().ok_or(BackendError::UnknownTicket)
+}
