@@ -438,111 +438,177 @@ pub fn repeats(shots: &[Shot]) -> Vec<bool> {
     std::iter::once(false).chain(shots.windows(2).map(same)).take(shots.len()).collect()
 }
 
-fn cheapest(sides: &Sides, guess: Guess, band: &Band, steps: &Steps) -> Vec<Option<usize>> {
-    let (rows, columns) = (sides.reference.len(), sides.distorted.len());
-    let (lost, extra) = (repeats(sides.reference), repeats(sides.distorted));
-    let least = band.least(columns);
-    let noise = band.noise(&least.iter().map(|(distance, _)| *distance).collect::<Vec<_>>());
-    let of_extra = |j: usize| match least[j] {
-        _ if extra[j] => REPEAT,
-        (distance, i) if pair_cost(distance, noise[i]) <= SHOWN => COPY,
-        _ => SPOILT,
-    };
-    let of_extra: Vec<_> = (0..columns).map(of_extra).collect();
-    let of_lost = |i: usize| if lost[i] && !steps.is_readable(i) { REPEAT } else { LOST };
-    let frame = sides.typical(true).max(1) as f32;
-    let shown: Vec<_> = match guess {
-        Guess::Shown(offset) => (0..columns).map(|j| sides.shown(offset, j)).collect(),
-        _ => vec![],
-    };
-    let missed = |i: usize, j: usize| match guess {
-        Guess::Number(shift) => (i as i64 + shift).abs_diff(j as i64) as f32,
-        Guess::Time(offset) => {
-            let at = sides.reference[i].time as i64 + offset;
-            at.abs_diff(sides.distorted[j].time as i64) as f32 / frame
-        }
-        Guess::Shown(_) => shown.get(j).copied().flatten().map_or(1.0, |shown| shown.abs_diff(i) as f32),
-    };
-    // Row `i` means `i` reference frames so far; the column gives the distorted frames so far.
-    let lowest = |i: usize| band.first[i.saturating_sub(1)];
-    let states = band.width + 1;
-    let mut moves = vec![Ways::NONE.moves; (rows + 1) * states];
-    let mut before = vec![Ways::NONE; states];
-    let skipped = |until: usize| of_extra[..until].iter().sum::<u32>();
-    before[0] = Ways::start((skipped(lowest(0)), 0.0));
-    for place in 1..states.min(columns - lowest(0) + 1) {
-        let cost = add(before[place - 1].costs[1], of_extra[lowest(0) + place - 1], 0.0);
-        before[place] = Ways::start(cost);
-    }
-    for i in 1..=rows {
-        let (from, first) = (lowest(i - 1), lowest(i));
-        let mut now = vec![Ways::NONE; states];
-        for place in 0..states {
-            let j = first + place;
-            let earlier = |j: usize| j.checked_sub(from).and_then(|at| before.get(at)).map(|ways| ways.costs);
-            let mut ways = Ways::NONE;
-            if let (Some(own), Some([pair, gap])) = (j.checked_sub(1), j.checked_sub(1).and_then(earlier))
-                && let Some(distance) =
-                    own.checked_sub(band.first[i - 1]).and_then(|at| band.row(i - 1).get(at))
-            {
-                let (cost, missed) = (pair_cost(*distance, noise[i - 1]), missed(i - 1, own));
-                if pair != NEVER {
-                    let cost = cost + steps.cost(i - 1, own);
-                    ways.consider(add(pair, cost, missed), Move::Pair { behind_pair: true });
-                }
-                ways.consider(add(gap, cost, missed), Move::Pair { behind_pair: false });
-            }
-            for (end, cost) in earlier(j).into_iter().flatten().enumerate() {
-                ways.consider(add(cost, of_lost(i - 1), 0.0), Move::Lost { behind_pair: end == 0 });
-            }
-            if place > 0 && j <= columns {
-                for (end, cost) in now[place - 1].costs.into_iter().enumerate() {
-                    ways.consider(add(cost, of_extra[j - 1], 0.0), Move::Extra { behind_pair: end == 0 });
-                }
-            }
-            now[place] = ways;
-            moves[i * states + place] = ways.moves;
-        }
-        before = now;
-    }
-    // Distorted frames after the last pair have no partner.
-    let last = lowest(rows);
-    let cost = |place: usize| {
-        let behind: u32 = of_extra[last + place..].iter().sum();
-        add(before[place].costs[before[place].best()], behind, 0.0)
-    };
-    let ends = (0..states).filter(|place| last + place <= columns).map(|place| (place, cost(place)));
-    let end = ends
-        .filter(|(_, cost)| *cost != NEVER)
-        .min_by(|(_, a), (_, b)| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)));
-    // A pause longer than the band has no path.
-    let Some((end, _)) = end else {
-        return (0..rows).map(|i| sides.guessed_pair(guess, i)).collect();
-    };
-    let (mut i, mut j, mut way) = (rows, last + end, before[end].best());
-    let mut pairs = vec![None; rows];
-    while i > 0 {
-        let Some(place) = j.checked_sub(lowest(i)) else { break };
-        let Some(moves) = moves.get(i * states + place) else { break };
-        let behind = match moves[way] {
-            Move::Pair { behind_pair } => {
-                (i, j) = (i - 1, j - 1);
-                pairs[i] = Some(j);
-                behind_pair
-            }
-            Move::Lost { behind_pair } => {
-                i -= 1;
-                behind_pair
-            }
-            Move::Extra { behind_pair } if j > 0 => {
-                j -= 1;
-                behind_pair
-            }
-            Move::Extra { .. } => break,
+/// The search for the cheapest path through the band. Row `i` of its places means `i` reference frames so far; the
+/// column gives the distorted frames so far.
+struct Search<'a> {
+    sides: &'a Sides<'a>,
+    guess: Guess,
+    band: &'a Band,
+    steps: &'a Steps<'a>,
+    /// Usual difference of pairs around each reference frame.
+    noise: Vec<f32>,
+    /// Costs of reference frames and of distorted frames without a partner.
+    lost: Vec<u32>,
+    extra: Vec<u32>,
+    /// Reference frame that each distorted frame shows, for [`Guess::Shown`].
+    shown: Vec<Option<usize>>,
+    /// Typical time between reference frames.
+    frame: f32,
+}
+
+impl<'a> Search<'a> {
+    fn new(sides: &'a Sides<'a>, guess: Guess, band: &'a Band, steps: &'a Steps<'a>) -> Self {
+        let columns = sides.distorted.len();
+        let least = band.least(columns);
+        let noise = band.noise(&least.iter().map(|(distance, _)| *distance).collect::<Vec<_>>());
+        let of_extra = |(repeats, (distance, i)): (bool, (u16, usize))| match repeats {
+            true => REPEAT,
+            false if pair_cost(distance, noise[i]) <= SHOWN => COPY,
+            false => SPOILT,
         };
-        way = usize::from(!behind);
+        let extra = repeats(sides.distorted).into_iter().zip(least).map(of_extra).collect();
+        let of_lost = |(i, repeats)| if repeats && !steps.is_readable(i) { REPEAT } else { LOST };
+        let lost = repeats(sides.reference).into_iter().enumerate().map(of_lost).collect();
+        let shown = match guess {
+            Guess::Shown(offset) => (0..columns).map(|j| sides.shown(offset, j)).collect(),
+            _ => vec![],
+        };
+        let frame = sides.typical(true).max(1) as f32;
+        Self { sides, guess, band, steps, noise, lost, extra, shown, frame }
     }
-    pairs
+
+    /// Returns the number of places in a row.
+    fn places(&self) -> usize {
+        self.band.width + 1
+    }
+
+    /// Returns the number of distorted frames at the first place of a row.
+    fn first(&self, row: usize) -> usize {
+        self.band.first[row.saturating_sub(1)]
+    }
+
+    /// Returns the distance of a pair from the guess, in frames.
+    fn missed(&self, i: usize, j: usize) -> f32 {
+        match self.guess {
+            Guess::Number(shift) => (i as i64 + shift).abs_diff(j as i64) as f32,
+            Guess::Time(offset) => {
+                let at = self.sides.reference[i].time as i64 + offset;
+                at.abs_diff(self.sides.distorted[j].time as i64) as f32 / self.frame
+            }
+            Guess::Shown(_) => {
+                self.shown.get(j).copied().flatten().map_or(1.0, |shown| shown.abs_diff(i) as f32)
+            }
+        }
+    }
+
+    /// Returns the row before all reference frames, where distorted frames have no partner.
+    fn start(&self) -> Vec<Ways> {
+        let mut row = vec![Ways::NONE; self.places()];
+        let first = self.first(0);
+        row[0] = Ways::start((self.extra[..first].iter().sum(), 0.0));
+        for place in 1..self.places().min(self.extra.len() - first + 1) {
+            row[place] = Ways::start(add(row[place - 1].costs[1], self.extra[first + place - 1], 0.0));
+        }
+        row
+    }
+
+    /// Returns the row that follows another one.
+    fn next(&self, row: usize, before: &[Ways]) -> Vec<Ways> {
+        let mut ways = Vec::with_capacity(self.places());
+        for place in 0..self.places() {
+            let next = self.ways(row, place, before, &ways);
+            ways.push(next);
+        }
+        ways
+    }
+
+    /// Returns the cheapest paths to a place, by those to the row before and to the places before in its own row.
+    fn ways(&self, row: usize, place: usize, before: &[Ways], own_row: &[Ways]) -> Ways {
+        let (i, j, from) = (row - 1, self.first(row) + place, self.first(row - 1));
+        let earlier = |j: usize| j.checked_sub(from).and_then(|at| before.get(at)).map(|ways| ways.costs);
+        let mut ways = Ways::NONE;
+        if let (Some(own), Some([pair, gap])) = (j.checked_sub(1), j.checked_sub(1).and_then(earlier))
+            && let Some(distance) =
+                own.checked_sub(self.band.first[i]).and_then(|at| self.band.row(i).get(at))
+        {
+            let (cost, missed) = (pair_cost(*distance, self.noise[i]), self.missed(i, own));
+            if pair != NEVER {
+                let cost = cost + self.steps.cost(i, own);
+                ways.consider(add(pair, cost, missed), Move::Pair { behind_pair: true });
+            }
+            ways.consider(add(gap, cost, missed), Move::Pair { behind_pair: false });
+        }
+        for (end, cost) in earlier(j).into_iter().flatten().enumerate() {
+            ways.consider(add(cost, self.lost[i], 0.0), Move::Lost { behind_pair: end == 0 });
+        }
+        if let Some(left) = own_row.last().filter(|_| j <= self.extra.len()) {
+            for (end, cost) in left.costs.into_iter().enumerate() {
+                ways.consider(add(cost, self.extra[j - 1], 0.0), Move::Extra { behind_pair: end == 0 });
+            }
+        }
+        ways
+    }
+
+    /// Returns the place in the last row at which the cheapest path ends. Distorted frames after it have no partner.
+    fn end(&self, last_row: &[Ways]) -> Option<usize> {
+        let columns = self.extra.len();
+        let first = self.first(self.lost.len());
+        let cost = |place: usize| {
+            let behind: u32 = self.extra[first + place..].iter().sum();
+            add(last_row[place].costs[last_row[place].best()], behind, 0.0)
+        };
+        let ends = (0..last_row.len()).filter(|place| first + place <= columns);
+        let costs = ends.map(|place| (place, cost(place))).filter(|(_, cost)| *cost != NEVER);
+        costs.min_by(|(_, a), (_, b)| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1))).map(|(place, _)| place)
+    }
+
+    /// Returns the pairs of a path by the moves to each place, from its end to its beginning.
+    fn trace(&self, moves: &[[Move; 2]], end: usize, mut way: usize) -> Vec<Option<usize>> {
+        let rows = self.lost.len();
+        let (mut i, mut j) = (rows, self.first(rows) + end);
+        let mut pairs = vec![None; rows];
+        while i > 0 {
+            let Some(place) = j.checked_sub(self.first(i)) else { break };
+            let Some(moves) = moves.get(i * self.places() + place) else { break };
+            let behind = match moves[way] {
+                Move::Pair { behind_pair } => {
+                    (i, j) = (i - 1, j - 1);
+                    pairs[i] = Some(j);
+                    behind_pair
+                }
+                Move::Lost { behind_pair } => {
+                    i -= 1;
+                    behind_pair
+                }
+                Move::Extra { behind_pair } if j > 0 => {
+                    j -= 1;
+                    behind_pair
+                }
+                Move::Extra { .. } => break,
+            };
+            way = usize::from(!behind);
+        }
+        pairs
+    }
+}
+
+/// Returns the pairs of the cheapest path.
+fn cheapest(sides: &Sides, guess: Guess, band: &Band, steps: &Steps) -> Vec<Option<usize>> {
+    let search = Search::new(sides, guess, band, steps);
+    let rows = sides.reference.len();
+    let mut row = search.start();
+    let mut moves = Vec::with_capacity((rows + 1) * search.places());
+    // The path ends at the row before all frames, so its moves are not read.
+    moves.resize(search.places(), Ways::NONE.moves);
+    for i in 1..=rows {
+        row = search.next(i, &row);
+        moves.extend(row.iter().map(|ways| ways.moves));
+    }
+    match search.end(&row) {
+        Some(end) => search.trace(&moves, end, row[end].best()),
+        // A pause longer than the band has no path.
+        None => (0..rows).map(|i| sides.guessed_pair(guess, i)).collect(),
+    }
 }
 
 /// Restores the guess between two places, or everywhere, if departing from it is not decisive.
