@@ -6,12 +6,13 @@
 //! samples of each of these frames are recorded where they enter the element. If both chunks recorded the same, both
 //! equal the whole video there.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use gst::ClockTime;
 use gst::prelude::*;
 use gst_video::prelude::*;
 use gst_video::{VideoFrameRef, VideoInfo};
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -91,13 +92,9 @@ pub struct Notes {
 pub struct Tap(Arc<Mutex<Notes>>);
 
 impl Tap {
-    fn notes(&self) -> MutexGuard<'_, Notes> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Takes the record.
     pub fn take(&self) -> Notes {
-        std::mem::take(&mut self.notes())
+        std::mem::take(&mut self.0.lock())
     }
 
     /// Begins to record the frames on the pads of an element.
@@ -107,18 +104,18 @@ impl Tap {
             let info = Mutex::new(None::<VideoInfo>);
             let mask = gst::PadProbeType::BUFFER | gst::PadProbeType::EVENT_DOWNSTREAM;
             pad.add_probe(mask, move |pad, probe| {
-                let mut info = info.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut info = info.lock();
                 if let Some(gst::EventView::Caps(caps)) = probe.event().map(|event| event.view()) {
                     let new = VideoInfo::from_caps(caps.caps()).ok();
                     if info.is_some() && *info != new {
-                        tap.notes().changed = true;
+                        tap.0.lock().changed = true;
                     }
                     *info = new;
                 }
                 if let (Some(buffer), Some(info)) = (probe.buffer(), &*info)
                     && let Err(error) = tap.note(pad, buffer, info, is_reference, part)
                 {
-                    tap.notes().problem.get_or_insert(error.to_string());
+                    tap.0.lock().problem.get_or_insert(error.to_string());
                 }
                 gst::PadProbeReturn::Ok
             });
@@ -138,7 +135,7 @@ impl Tap {
         let within = |window: Option<Window>| window.is_some_and(|w| (w.from..w.to).contains(&late));
         let (head, tail) = (within(part.head), within(part.tail));
         let sum = if head || tail { checksum(buffer, info)? } else { String::new() };
-        let mut notes = self.notes();
+        let mut notes = self.0.lock();
         if is_reference {
             notes.before += u64::from(late < part.from);
             notes.own += u64::from(part.has(time));

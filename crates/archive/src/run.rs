@@ -16,7 +16,9 @@ use std::time::Duration;
 use super::chunk::{self, Completion, RunOptions, Scored};
 use super::complete_unless;
 use super::manifest::{Chunk, Manifest, Title};
+use gsthipvmaf::Backend;
 use score::error::{DAMAGED, Error, exit_code};
+use score::property::Nick;
 use score::{interrupt, output};
 
 #[derive(clap::Args)]
@@ -46,8 +48,8 @@ pub struct Args {
 #[derive(Clone, clap::Args)]
 pub struct Hardware {
     /// Where pixels are processed
-    #[arg(long, value_name = "auto|hip|cpu", default_value = "auto")]
-    backend: String,
+    #[arg(long, default_value = "auto")]
+    backend: Nick<Backend>,
     /// Decoders to use, as for `score`
     #[arg(long, default_value = "auto", value_name = "auto|software|va|nv")]
     decoder: String,
@@ -196,13 +198,14 @@ fn several(args: &Args, chunks: &[Named]) -> Result<Totals, Error> {
     let cores = thread::available_parallelism().map_or(1, usize::from);
     let jobs = usize::from(args.jobs).min(chunks.len()).max(1);
     let hardware = &args.hardware;
+    let backend = hardware.backend.to_string();
     let threads = match hardware.threads {
         0 if jobs > 1 => (cores / jobs).max(1).to_string(),
         threads => threads.to_string(),
     };
     let start = |(title, chunk): &Named| {
         let mut command = std::process::Command::new(&program);
-        command.args(["archive", "run", "--backend", &hardware.backend, "--decoder", &hardware.decoder]);
+        command.args(["archive", "run", "--backend", &backend, "--decoder", &hardware.decoder]);
         command.args(["--threads", &threads, "--earlier", &args.earlier.to_string(), "--"]);
         command.arg(&args.folder).arg(title.chunk_name(chunk)).stdin(Stdio::null()).spawn()
     };

@@ -14,7 +14,7 @@ use super::alarm_files::AlarmFiles;
 use super::backoff::Backoff;
 use super::pipeline::{End, Pipeline};
 use super::settings::Channel;
-use super::state::{Shared, State, Status, lock};
+use super::state::{Shared, State, Status};
 use score::redact;
 
 /// Longest sleep of the thread before it checks for a stop request.
@@ -90,18 +90,18 @@ impl Task {
             let mut well = || {
                 backoff.reset();
                 if std::mem::take(&mut failing) {
-                    lock(&self.state).note("channel", "channel", "cleared", "scoring has resumed".into());
+                    self.state.lock().note("channel", "channel", "cleared", "scoring has resumed".into());
                 }
             };
             // After a panic, which is a bug of this program, the channel is restarted.
             let end = catch_unwind(AssertUnwindSafe(|| self.attempt(&mut well, &mut latencies)));
             let why = match end.unwrap_or_else(|_| End::Failed("internal error: a thread panicked".into())) {
                 End::Stopped => {
-                    lock(&self.state).stopped(Status::Ended, "the channel was removed");
+                    self.state.lock().stopped(Status::Ended, "the channel was removed");
                     return latencies;
                 }
                 End::Ended => {
-                    lock(&self.state).stopped(Status::Ended, "the streams have ended");
+                    self.state.lock().stopped(Status::Ended, "the streams have ended");
                     return latencies;
                 }
                 End::Failed(why) => why,
@@ -111,7 +111,7 @@ impl Task {
             if self.pause(pause) {
                 return latencies;
             }
-            lock(&self.state).restarts += 1;
+            self.state.lock().restarts += 1;
         }
     }
 
@@ -131,7 +131,7 @@ impl Task {
 
     /// Marks the channel as down.
     fn failed(&self, why: String, is_new: bool) {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         state.stopped(Status::Down, "the channel failed");
         if is_new {
             state.note("channel", "channel", "raised", why.clone());

@@ -2,16 +2,18 @@
 
 //! The set of channels, and how it changes.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 use std::{fmt, io};
 
+use parking_lot::Mutex;
+
 use super::alarm_files::AlarmFiles;
 use super::channel::{Thread, Watched};
 use super::settings::Channel;
-use super::state::{Shared, lock};
+use super::state::Shared;
 
 /// Longest wait for the channels at the end of the program.
 const STOP_TIMEOUT: Duration = Duration::from_secs(10);
@@ -46,7 +48,7 @@ impl ChannelSet {
 
     /// Watches these channels and no others. Channels with unchanged settings continue.
     pub fn set(&self, wanted: Vec<Channel>) -> io::Result<Changes> {
-        let mut channels = lock(&self.channels);
+        let mut channels = self.channels.lock();
         let mut old = std::mem::take(&mut *channels);
         let mut changes = Changes::default();
         for channel in wanted {
@@ -78,30 +80,30 @@ impl ChannelSet {
 
     /// Returns the states of all channels.
     pub fn states(&self) -> Vec<Shared> {
-        lock(&self.channels).iter().map(|watched| watched.state.clone()).collect()
+        self.channels.lock().iter().map(|watched| watched.state.clone()).collect()
     }
 
     /// Returns the state of a channel.
     pub fn state(&self, name: &str) -> Option<Shared> {
-        lock(&self.channels).iter().find(|watched| watched.channel.name == name).map(|w| w.state.clone())
+        self.channels.lock().iter().find(|watched| watched.channel.name == name).map(|w| w.state.clone())
     }
 
     /// Returns the Prometheus texts of the elements, with the names of the channels.
     pub fn figures(&self) -> Vec<(String, String)> {
         let paths: Vec<_> =
-            lock(&self.channels).iter().map(|w| (w.channel.name.clone(), w.metrics.clone())).collect();
+            self.channels.lock().iter().map(|w| (w.channel.name.clone(), w.metrics.clone())).collect();
         let read = |(name, path)| Some((name, std::fs::read_to_string(path).ok()?));
         paths.into_iter().filter_map(read).collect()
     }
 
     /// Returns true if every channel has ended.
     pub fn has_ended(&self) -> bool {
-        lock(&self.channels).iter().all(Watched::has_ended)
+        self.channels.lock().iter().all(Watched::has_ended)
     }
 
     /// Stops all channels. Returns the tables of latencies, if these were measured.
     pub fn stop(&self) -> Vec<String> {
-        let threads: Vec<_> = lock(&self.channels).drain(..).map(Watched::stop).collect();
+        let threads: Vec<_> = self.channels.lock().drain(..).map(Watched::stop).collect();
         let end = Instant::now() + STOP_TIMEOUT;
         while threads.iter().any(|thread| !thread.is_finished()) && Instant::now() < end {
             thread::sleep(Duration::from_millis(20));

@@ -5,12 +5,11 @@
 //! It is taken at the output of the parser before the decoder, for any transport: SRT, RTMP, HLS, RTSP or a file.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use gst::prelude::*;
-
-use super::state::lock;
+use parking_lot::Mutex;
 
 /// Largest size held for a source, in bytes.
 const MOST: usize = 64 << 20;
@@ -47,7 +46,7 @@ impl ClipRing {
 
     /// Records the output of the present and future parsers in a bin.
     pub fn attach(&self, bin: &gst::Bin) {
-        lock(&self.0).start += 1;
+        self.0.lock().start += 1;
         for element in bin.children() {
             self.listen(&element);
         }
@@ -63,7 +62,7 @@ impl ClipRing {
         pad.add_probe(gst::PadProbeType::BUFFER, move |pad, info| {
             if let (Some(gst::PadProbeData::Buffer(buffer)), Some(caps)) = (&info.data, pad.current_caps()) {
                 let sample = gst::Sample::builder().buffer(buffer).caps(&caps).build();
-                lock(&clip_ring.0).push(Instant::now(), sample, &parser);
+                clip_ring.0.lock().push(Instant::now(), sample, &parser);
             }
             gst::PadProbeReturn::Ok
         });
@@ -71,12 +70,12 @@ impl ClipRing {
 
     /// Stops removing old pieces until the content is taken.
     pub fn keep(&self) {
-        lock(&self.0).kept = true;
+        self.0.lock().kept = true;
     }
 
     /// Takes the content.
     pub fn take(&self) -> Vec<Piece> {
-        let mut held = lock(&self.0);
+        let mut held = self.0.lock();
         held.kept = false;
         held.pieces.iter().cloned().collect()
     }
@@ -132,7 +131,7 @@ mod tests {
         let begin = Instant::now();
         let fill = |from: u64, to: u64| {
             for second in from..to {
-                lock(&clip_ring.0).push(
+                clip_ring.0.lock().push(
                     begin + Duration::from_secs(second),
                     sample(1, second % 4 == 0),
                     "h264parse",
@@ -157,7 +156,7 @@ mod tests {
         let clip_ring = ClipRing::new(Duration::from_secs(10));
         clip_ring.keep();
         for _ in 0..5 {
-            lock(&clip_ring.0).push(Instant::now(), sample(MOST / 3, true), "h264parse");
+            clip_ring.0.lock().push(Instant::now(), sample(MOST / 3, true), "h264parse");
         }
         assert_eq!(clip_ring.take().len(), 3);
     }

@@ -126,7 +126,6 @@ impl Channel {
             .property("force-live", true)
             .build()
             .map_err(|error| error.to_string())?;
-        property::set(&element, "backend", &self.backend)?;
         for (name, score) in [("alarm-low", self.alarm_low), ("alarm-clear", self.alarm_clear)] {
             if let Some(score) = score {
                 property::set(&element, name, &score.to_string())?;
@@ -134,6 +133,7 @@ impl Channel {
         }
         element.set_properties(&[
             ("attach-meta", &false),
+            ("backend", &self.backend.0),
             ("scale-method", &gsthipvmaf::ScaleMethod::Bicubic),
             ("model-filename", &self.models.first()),
             ("extra-models", &self.models.get(1..).unwrap_or_default().join(";")),
@@ -152,7 +152,7 @@ impl Channel {
 
 #[cfg(test)]
 mod tests {
-    use score::Align;
+    use gsthipvmaf::Align;
 
     use super::*;
 
@@ -186,7 +186,7 @@ mod tests {
         .unwrap();
         let [sport, news] = &channels[..] else { panic!("{channels:?}") };
         assert_eq!((sport.alarm_low, news.alarm_low), (Some(60.5), Some(70.0)));
-        assert_eq!((sport.align, news.align), (Align::Auto, Align::Off));
+        assert_eq!((sport.align.0, news.align.0), (Align::Auto, Align::Off));
         assert_eq!(sport.wait, 300);
         assert_eq!((sport.freeze.0, news.freeze.0), (Duration::ZERO, Duration::from_millis(2500)));
         assert_eq!((sport.models.len(), news.models.len()), (1, 2));
@@ -213,7 +213,7 @@ mod tests {
             (channel("set = [\"subsample=0\"]"), "0 is not a value for subsample"),
             (channel("set = [\"subsample=all\"]"), "all is not a value for subsample"),
             (channel("webhook = \"ftp://u:hunter2@h\""), "line 5: a webhook is"),
-            (channel("backend = \"gpu\""), "gpu is not a value for backend"),
+            (channel("backend = \"gpu\""), "line 5: gpu is not one of auto, hip, cpu"),
             (channel("models = [\"vmaf_v9\"]"), "vmaf_v9"),
             (channel("models = []"), "no model"),
             (channel(&channel("")), "two channels are named \"a\""),

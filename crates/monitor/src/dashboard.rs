@@ -15,7 +15,7 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::{Axis, Block, Chart, Dataset, GraphType, Paragraph, Row, Table};
 
 use super::lines::{clock, score};
-use super::state::{Entry, Shared, State, Status, Stream, lock, wall_clock};
+use super::state::{Entry, Shared, State, Status, Stream, wall_clock};
 
 /// Seconds on the chart.
 const SPAN: f64 = 120.0;
@@ -39,7 +39,7 @@ impl Dashboard {
         self.shown = self.shown.checked_rem(states.len()).unwrap_or(0);
         let (address, number) = (self.address, format!("{} of {}", self.shown + 1, states.len()));
         if let Some(state) = states.get(self.shown) {
-            let state = lock(state);
+            let state = state.lock();
             self.terminal.draw(|frame| draw(frame, &state, &number, &address))?;
         }
         self.keys()

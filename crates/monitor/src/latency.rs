@@ -3,15 +3,14 @@
 //! Latency of scores: from the arrival of the next frame, which the element needs, to the message.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Instant;
 
 use comfy_table::{CellAlignment, Table, presets::UTF8_BORDERS_ONLY};
 use gst::ClockTime;
 use gst::prelude::*;
 use gsthipvmaf::message::{FrameMessage, VmafMessage};
-
-use super::state::lock;
+use parking_lot::Mutex;
 
 /// Number of arrivals remembered for each pad.
 const REMEMBERED: usize = 500;
@@ -38,7 +37,7 @@ impl Latency {
                 if pad.has_property("label") { pad.property::<Option<String>>("label") } else { None };
             let name = pad.name().to_string();
             let i = {
-                let mut pads = lock(&latency.0);
+                let mut pads = latency.0.lock();
                 pads.push(Arrivals {
                     label: label.unwrap_or(name.clone()),
                     pad: name,
@@ -51,7 +50,7 @@ impl Latency {
             pad.add_probe(gst::PadProbeType::BUFFER, move |pad, info| {
                 let now = Instant::now();
                 if let Some(at) = info.buffer().and_then(|buffer| running_time(pad, buffer)) {
-                    let frames = &mut lock(&pads)[i].frames;
+                    let frames = &mut pads.lock()[i].frames;
                     frames.push_back((at, now));
                     if frames.len() > REMEMBERED {
                         frames.pop_front();
@@ -72,7 +71,7 @@ impl Latency {
     }
 
     fn posted(&self, frame: &FrameMessage, now: Instant) {
-        let mut pads = lock(&self.0);
+        let mut pads = self.0.lock();
         let next = |pads: &[Arrivals], pad: &str, after: Option<ClockTime>| {
             let frames = &pads.iter().find(|arrivals| arrivals.pad == pad)?.frames;
             // Paired frames differ by up to half a frame duration.
@@ -95,7 +94,7 @@ impl Latency {
         let mut table = Table::new();
         table.load_style(UTF8_BORDERS_ONLY);
         table.set_header(["ms from next frame to score", "frames", "p50", "p90", "p99", "max"]);
-        for arrivals in lock(&self.0).iter_mut().filter(|arrivals| arrivals.pad != "ref_sink") {
+        for arrivals in self.0.lock().iter_mut().filter(|arrivals| arrivals.pad != "ref_sink") {
             let sorted = &mut arrivals.latencies;
             sorted.sort_by(f64::total_cmp);
             let at =

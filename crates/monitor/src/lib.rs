@@ -40,18 +40,18 @@ mod webhook;
 use std::io::IsTerminal;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use alarm_files::AlarmFiles;
 use channel_set::ChannelSet;
 use dashboard::Dashboard;
+use gsthipvmaf::Align;
 use history::History;
+use parking_lot::Mutex;
 use recorder::Recorder;
-use score::Align;
 use service::Service;
 use settings::{Channel, Seconds, Settings};
-use state::lock;
 use updates::{Follower, Update};
 use webhook::Webhooks;
 
@@ -129,7 +129,7 @@ pub fn run(args: &Args) -> Result<(), Error> {
         return check(path, args);
     }
     let channels = wanted(args)?;
-    if args.latency && channels.iter().any(|channel| channel.align == Align::Auto) {
+    if args.latency && channels.iter().any(|channel| channel.align.0 == Align::Auto) {
         return Err(Error::Usage(
             "--latency cannot be used with --align auto, which pairs frames that do not arrive together"
                 .into(),
@@ -166,7 +166,7 @@ pub fn run(args: &Args) -> Result<(), Error> {
     let end = args.duration.map(|time| Instant::now() + time.0);
     while !service.is_to_stop() && end.is_none_or(|end| Instant::now() < end) {
         std::thread::sleep(TICK);
-        *lock(&alive) = Instant::now();
+        *alive.lock() = Instant::now();
         service.alive();
         if service.is_to_reload() {
             reload(args, &channel_set, &service)?;

@@ -4,7 +4,7 @@
 
 use std::fmt::Write as _;
 
-use super::state::{Entry, Shared, State, lock};
+use super::state::{Entry, Shared, State};
 use super::updates::{Update, Window};
 use score::error::Error;
 use score::output::print;
@@ -59,7 +59,7 @@ pub fn summary(states: &[Shared]) -> String {
     let mut text = String::new();
     for state in states {
         // Writing to a string does not fail.
-        let _ = of_channel(&mut text, &lock(state));
+        let _ = of_channel(&mut text, &state.lock());
     }
     text.trim_end().into()
 }

@@ -5,7 +5,8 @@
 use std::str::FromStr;
 use std::time::Duration;
 
-use score::Align;
+use gsthipvmaf::{Align, Backend};
+use score::property::Nick;
 use serde::Deserialize;
 
 use super::source::{Named, Source};
@@ -84,8 +85,8 @@ options! {
     #[arg(long = "model", value_name = "MODEL")]
     models: Vec<String> = vec!["vmaf_v0.6.1".into()],
     /// Where pixels are processed [default: auto]
-    #[arg(long, value_name = "auto|hip|cpu")]
-    backend: String = "auto".into(),
+    #[arg(long)]
+    backend: Nick<Backend> = Nick(Backend::Auto),
     /// Length of the rolling window [default: 2]
     #[arg(long, value_name = "SECONDS")]
     window: Seconds = Seconds::new(2),
@@ -111,8 +112,8 @@ options! {
     #[arg(long, value_name = "SECONDS")]
     black: Seconds = Seconds::new(0),
     /// Find an offset between the videos [default: off]
-    #[arg(long, value_enum)]
-    align: Align = Align::Off,
+    #[arg(long)]
+    align: Nick<Align> = Nick(Align::Off),
     /// Wait this long for renditions that are later than their sources report [default: 200]
     #[arg(long, value_name = "MS")]
     wait: u32 = 200,

@@ -3,12 +3,13 @@
 //! State of a channel, from the element's messages and statistics, for all outputs.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use gst::ClockTime;
 use gsthipvmaf::event::{Event, EventMessage, EventState};
 use gsthipvmaf::message::PooledMessage;
+use parking_lot::Mutex;
 use serde::Serialize;
 
 use super::settings::Channel;
@@ -20,11 +21,6 @@ const POINTS: usize = 300;
 const EVENTS: usize = 500;
 
 pub type Shared = Arc<Mutex<State>>;
-
-/// Locks even if a thread panicked while it held the lock: its data can still be shown.
-pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// Returns the time in seconds since 1970.
 pub fn wall_clock() -> f64 {

@@ -5,14 +5,15 @@
 //! Scores arrive after their frames, so the latest frames of each pad are held, within a memory limit.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use gst::ClockTime;
 use gst::prelude::*;
 use gsthipvmaf::message::FrameMessage;
+use parking_lot::Mutex;
 
-use super::state::{Worst, lock, wall_clock};
+use super::state::{Worst, wall_clock};
 use super::still_store::{Shot, StillStore};
 
 /// Largest size and number of the frames held for each pad.
@@ -57,7 +58,7 @@ impl Stills {
             let (held, name) = (held.clone(), pad.name().to_string());
             pad.add_probe(gst::PadProbeType::BUFFER, move |pad, info| {
                 if let Some(gst::PadProbeData::Buffer(buffer)) = &info.data {
-                    lock(&held).entry(name.clone()).or_default().push(pad, buffer);
+                    held.lock().entry(name.clone()).or_default().push(pad, buffer);
                 }
                 gst::PadProbeReturn::Ok
             });
@@ -98,7 +99,7 @@ impl Stills {
     }
 
     fn find(&self, frame: &FrameMessage) -> Option<Shot> {
-        let held = lock(&self.held);
+        let held = self.held.lock();
         let find = |pad: &str, time: Option<ClockTime>| {
             let frames = &held.get(pad)?.frames;
             frames.iter().find(|(at, _)| Some(*at) == time).map(|(_, sample)| sample.clone())

@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use super::state::{Counts, Entry, Point, Shared, lock};
+use super::state::{Counts, Entry, Point, Shared};
 
 /// New windows and events of a channel.
 pub struct Update {
@@ -62,7 +62,7 @@ impl Follower {
 
 impl Followed {
     fn update(&mut self) -> Option<Update> {
-        let state = lock(&self.state);
+        let state = self.state.lock();
         self.times.resize(state.renditions.len(), f64::NEG_INFINITY);
         let mut windows = vec![];
         for (stream, time) in state.renditions.iter().zip(&mut self.times) {
@@ -92,7 +92,7 @@ mod tests {
     }
 
     fn note(state: &Shared, text: &str) {
-        lock(state).note("low", "alarm", "raised", text.into());
+        state.lock().note("low", "alarm", "raised", text.into());
     }
 
     fn texts(updates: &[Update]) -> Vec<(&str, &str)> {

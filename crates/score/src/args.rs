@@ -6,9 +6,10 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use clap::{Parser as _, ValueEnum};
-use serde::Deserialize;
+use gsthipvmaf::{Align, Backend, Colorimetry, ScaleMethod};
 
 use super::crop::Crop;
+use super::property::Nick;
 use super::reader::Raw;
 use super::rendition::Encoding;
 use super::source::Decoder;
@@ -38,17 +39,17 @@ pub struct Args {
     #[arg(long = "feature", value_name = "NAME[=OPTION=VALUE[:…]]")]
     pub features: Vec<String>,
     /// How to scale videos of another size [default: bicubic]; with `none` they are an error
-    #[arg(long, value_enum)]
-    pub scale: Option<Scale>,
+    #[arg(long)]
+    pub scale: Option<Nick<ScaleMethod>>,
     /// How to handle videos with different colour coding
-    #[arg(long, value_enum, default_value = "strict")]
-    pub colorimetry: Colorimetry,
+    #[arg(long, default_value = "strict")]
+    pub colorimetry: Nick<Colorimetry>,
     /// How to pair frames: by examining the files, only by their timestamps or numbers, or only by their pictures
     #[arg(long, value_enum, default_value = "auto")]
     pub pair: Pair,
     /// Find an offset between the videos: report it, or pair frames with it
-    #[arg(long, value_enum, default_value = "off")]
-    pub align: Align,
+    #[arg(long, default_value = "off")]
+    pub align: Nick<Align>,
     /// Delay of the encodes; negative if they are early
     #[arg(long, value_name = "SECONDS", default_value_t = 0.0, allow_hyphen_values = true, value_parser = offset)]
     pub offset: f64,
@@ -86,8 +87,8 @@ pub struct Args {
     #[arg(long, value_name = "WIDTHxHEIGHT:FORMAT:RATE")]
     pub raw: Option<Raw>,
     /// Where pixels are processed
-    #[arg(long, value_name = "auto|hip|cpu", default_value = "auto")]
-    pub backend: String,
+    #[arg(long, default_value = "auto")]
+    pub backend: Nick<Backend>,
     /// CPU threads; 0 means one per core
     #[arg(long, default_value_t = 0)]
     pub threads: u32,
@@ -135,36 +136,6 @@ impl Args {
     }
 }
 
-/// A value of the element's property `scale-method`.
-#[derive(Clone, Copy, ValueEnum)]
-
-pub enum Scale {
-    None,
-    Bilinear,
-    Bicubic,
-    Lanczos,
-}
-
-impl Scale {
-    /// Returns the most similar method of GStreamer's `videoscale`.
-    pub fn of_videoscale(self) -> &'static str {
-        match self {
-            Self::Bilinear => "bilinear2",
-            Self::None | Self::Bicubic => "catrom",
-            Self::Lanczos => "lanczos",
-        }
-    }
-}
-
-/// A value of the element's property `colorimetry`.
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Colorimetry {
-    /// Different colour coding is an error
-    Strict,
-    /// Samples are compared unconverted
-    Ignore,
-}
-
 /// How frames are paired.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Pair {
@@ -176,23 +147,6 @@ pub enum Pair {
     Number,
     /// Frames with the same picture
     Picture,
-}
-
-/// A value of the pads' property `align`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Align {
-    /// Compare frames with the same time
-    Off,
-    /// Report the offset
-    Detect,
-    /// Compare frames at the offset that was found
-    Auto,
-}
-
-/// Returns the name of a value, which is also the element's name for it.
-pub fn nick(value: impl ValueEnum) -> String {
-    value.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
 }
 
 fn offset(text: &str) -> Result<f64, &'static str> {

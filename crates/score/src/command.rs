@@ -6,8 +6,9 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use gst::ClockTime;
+use gsthipvmaf::{Align, Colorimetry, ScaleMethod};
 
-use super::args::{Align, Args, Colorimetry, Pair, Scale, nick};
+use super::args::{Args, Pair};
 use super::check::{self, Checked, Finding};
 use super::crop::{self, Crop, Cut};
 use super::format::{self, Seen};
@@ -15,6 +16,7 @@ use super::frame_info::FrameInfo;
 use super::model::{self, Choice};
 use super::pairing::{self, File, Kept, Pairing, Timeline, Wanted};
 use super::progress::Progress;
+use super::property::Nick;
 use super::rendition::{self, Rendition};
 use super::report::Report;
 use super::run::{self, Job, Outcome};
@@ -137,8 +139,8 @@ fn examine(
     };
     let distorted: Vec<_> = opened.iter().map(|opened| Some(opened.as_ref()?.video.clone())).collect();
     let models = model::choose(&args.models, Some(&video))?;
-    let scale = args.scale.is_none().then(|| nick(SCALE));
-    let ignore_colours = args.colorimetry == Colorimetry::Ignore;
+    let scale = args.scale.is_none().then(|| SCALE.to_string());
+    let ignore_colours = args.colorimetry.0 == Colorimetry::Ignore;
     let formats = format::plan(all.reference, &all.renditions, ignore_colours)?;
     let (cuts, found) = cuts(args, &reference, &renditions, &all)?;
     let (of_reference, of_renditions) = cuts.split_first().ok_or("nothing is cut")?;
@@ -164,7 +166,7 @@ fn examine(
     }
     let rendition_preprocessing =
         std::iter::once(&mut job.preprocessing).chain(&mut job.rendition_preprocessing);
-    let method = args.scale.unwrap_or(SCALE).of_videoscale();
+    let method = of_videoscale(args.scale.unwrap_or(SCALE).0);
     rendition_preprocessing.zip(&cuts).for_each(|(preprocessing, cut)| cut.apply(preprocessing, method));
     let size = Some((original.width, original.height));
     let sizes = job.renditions.iter().zip(&cut).map(|((_, rendition), video)| match rendition {
@@ -246,14 +248,14 @@ fn settle(args: &Args, job: &mut Job, all: bool) {
         job.properties.push(("missing-frame".into(), "repeat".into()));
     }
     if all {
-        job.align = nick(Align::Off);
+        job.align = Align::Off;
     }
 }
 
 /// Adds the pairings to the scores.
 fn note_pairings(args: &Args, outcome: &mut Outcome, pairings: Vec<Option<Pairing>>) {
     for (scores, pairing) in outcome.renditions.iter_mut().zip(pairings) {
-        let offset = pairing.as_ref().filter(|_| args.align != Align::Off).map(|pairing| pairing.offset);
+        let offset = pairing.as_ref().filter(|_| args.align.0 != Align::Off).map(|pairing| pairing.offset);
         scores.offset = offset.map(|offset| (offset * 1e9).round() as i64).or(scores.offset);
         scores.pairing = pairing;
     }
@@ -307,7 +309,16 @@ fn cuts(
 }
 
 /// Default scaling method.
-const SCALE: Scale = Scale::Bicubic;
+const SCALE: Nick<ScaleMethod> = Nick(ScaleMethod::Bicubic);
+
+/// Returns the most similar method of GStreamer's `videoscale`.
+fn of_videoscale(method: ScaleMethod) -> &'static str {
+    match method {
+        ScaleMethod::Bilinear => "bilinear2",
+        ScaleMethod::None | ScaleMethod::Bicubic => "catrom",
+        ScaleMethod::Lanczos => "lanczos",
+    }
+}
 
 /// Prints findings. With `strict` they are an error.
 pub fn print_findings(findings: &[Finding], strict: bool) -> Result<(), Error> {
@@ -347,9 +358,9 @@ fn job(
 ) -> Result<Job, Error> {
     let own = |name: &str, value: String| (name.to_owned(), value);
     let mut properties = vec![
-        own("scale-method", nick(args.scale.unwrap_or(SCALE))),
-        own("colorimetry", nick(args.colorimetry)),
-        own("backend", args.backend.clone()),
+        own("scale-method", args.scale.unwrap_or(SCALE).to_string()),
+        own("colorimetry", args.colorimetry.to_string()),
+        own("backend", args.backend.to_string()),
         own("threads", args.threads.to_string()),
         own("results-provenance", (!args.no_provenance).to_string()),
     ];
@@ -365,7 +376,7 @@ fn job(
         models: models.iter().map(|choice| choice.name.clone()).collect(),
         properties,
         offset: (args.offset * 1e9) as i64,
-        align: nick(args.align),
+        align: args.align.0,
         extra_provenance: vec![],
         results: args.results.clone(),
         preprocessing: preprocessing(checked.reference),

@@ -7,7 +7,6 @@
 //! zeros, a change of range rounds to the nearest value, and chroma is the mean of the samples that it replaces.
 
 use std::fmt;
-use std::sync::{Mutex, PoisonError};
 
 use gst::subclass::prelude::*;
 use gst_base::subclass::prelude::*;
@@ -17,6 +16,7 @@ use gst_video::{
     VideoColorMatrix, VideoColorRange, VideoColorimetry, VideoFormat, VideoFormatInfo, VideoFrameRef,
     VideoInfo, VideoPackFlags,
 };
+use parking_lot::Mutex;
 
 /// A conversion of frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,7 +71,7 @@ impl Convert {
     /// Creates an element for one conversion.
     pub fn new(conversion: Conversion) -> Self {
         let element: Self = glib::Object::new();
-        *element.imp().conversion.lock().unwrap_or_else(PoisonError::into_inner) = Some(conversion);
+        *element.imp().conversion.lock() = Some(conversion);
         element
     }
 }
@@ -398,7 +398,7 @@ mod imp {
 
     impl Convert {
         fn conversion(&self) -> Option<Conversion> {
-            *self.conversion.lock().unwrap_or_else(PoisonError::into_inner)
+            *self.conversion.lock()
         }
     }
 
@@ -448,7 +448,7 @@ mod imp {
                 .conversion()
                 .ok_or_else(|| gst::loggable_error!(gst::CAT_RUST, "there is nothing to convert to"))?;
             let plan = Plan::new(in_info, out_info, conversion);
-            *self.plan.lock().unwrap_or_else(PoisonError::into_inner) = Some(plan);
+            *self.plan.lock() = Some(plan);
             Ok(())
         }
 
@@ -457,7 +457,7 @@ mod imp {
             inframe: &VideoFrameRef<&gst::BufferRef>,
             outframe: &mut VideoFrameRef<&mut gst::BufferRef>,
         ) -> Result<gst::FlowSuccess, gst::FlowError> {
-            let plan = self.plan.lock().unwrap_or_else(PoisonError::into_inner);
+            let plan = self.plan.lock();
             transform(plan.as_ref().ok_or(gst::FlowError::NotNegotiated)?, inframe, outframe)?;
             Ok(gst::FlowSuccess::Ok)
         }

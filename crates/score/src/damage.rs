@@ -7,10 +7,11 @@
 //! damage, too. Anything before the first good picture does not: a recording may begin anywhere.
 
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError, Weak};
+use std::sync::{Arc, Once, Weak};
 
 use gst::prelude::*;
 use gst::{ClockTime, DebugCategory, DebugLevel};
+use parking_lot::Mutex;
 
 use super::boxes::Boxes;
 use super::source::Input;
@@ -63,14 +64,10 @@ struct Watched {
 
 static WATCHED: Mutex<Vec<Watched>> = Mutex::new(vec![]);
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Damage {
     /// Sets the shortest expected duration.
     pub fn expect(&self, duration: Option<ClockTime>) {
-        lock(&self.0).duration = duration;
+        self.0.lock().duration = duration;
     }
 
     /// Watches the messages of the elements in a bin.
@@ -99,7 +96,7 @@ impl Damage {
                 object: object.downgrade(),
                 video: of.clone(),
             });
-            let mut watched = lock(&WATCHED);
+            let mut watched = WATCHED.lock();
             watched.retain(|of| of.object.upgrade().is_some());
             watched.extend(objects);
             drop(watched);
@@ -114,7 +111,7 @@ impl Damage {
     pub fn watch(&self, pad: &gst::Pad, to_the_end: bool) {
         let of = self.0.clone();
         {
-            let mut found = lock(&of);
+            let mut found = of.lock();
             (found.frames, found.corrupted) = (0, 0);
         }
         let mask = gst::PadProbeType::BUFFER | gst::PadProbeType::EVENT_DOWNSTREAM;
@@ -123,9 +120,9 @@ impl Damage {
             match &info.data {
                 Some(gst::PadProbeData::Buffer(buffer)) => {
                     let end = buffer.pts().map(|pts| pts + buffer.duration().unwrap_or_default());
-                    let mut last = lock(&last);
+                    let mut last = last.lock();
                     *last = end.max(*last);
-                    lock(&of).frame(buffer.flags().contains(gst::BufferFlags::CORRUPTED));
+                    of.lock().frame(buffer.flags().contains(gst::BufferFlags::CORRUPTED));
                 }
                 Some(gst::PadProbeData::Event(event))
                     if to_the_end && event.type_() == gst::EventType::Eos =>
@@ -134,8 +131,8 @@ impl Damage {
                     let segment =
                         segment.as_ref().and_then(|event| event.segment().downcast_ref::<ClockTime>());
                     let end =
-                        segment.zip(*lock(&last)).and_then(|(segment, end)| segment.to_stream_time(end));
-                    lock(&of).end = end;
+                        segment.zip(*last.lock()).and_then(|(segment, end)| segment.to_stream_time(end));
+                    of.lock().end = end;
                 }
                 _ => {}
             }
@@ -145,7 +142,7 @@ impl Damage {
 
     /// Describes the damage, if there is any. `perhaps` includes messages that may be about another video.
     fn found(&self, perhaps: bool) -> Option<String> {
-        let found = lock(&self.0);
+        let found = self.0.lock();
         let Found { said, frames, corrupted, .. } = &*found;
         let early = found.end.zip(found.duration).filter(|(end, duration)| *end + EARLY < *duration);
         let early = early.map(|(end, duration)| format!("its pictures end at {end:.3} of {duration:.3}"));
@@ -225,7 +222,7 @@ fn heard(category: DebugCategory, level: DebugLevel, object: Option<usize>, text
         return;
     }
     let mut videos: Vec<Arc<Mutex<Found>>> = vec![];
-    for watched in lock(&WATCHED).iter().filter(|of| object.is_none_or(|object| object == of.address)) {
+    for watched in WATCHED.lock().iter().filter(|of| object.is_none_or(|object| object == of.address)) {
         let video = watched.object.upgrade().and_then(|_| watched.video.upgrade());
         videos.extend(video.filter(|video| !videos.iter().any(|known| Arc::ptr_eq(known, video))));
     }
@@ -233,5 +230,5 @@ fn heard(category: DebugCategory, level: DebugLevel, object: Option<usize>, text
     let text = text.trim_start_matches("error: ").trim();
     // Messages of libav do not name the decoder.
     let perhaps = videos.len() > 1;
-    videos.iter().for_each(|video| lock(video).say(text, perhaps));
+    videos.iter().for_each(|video| video.lock().say(text, perhaps));
 }

@@ -6,10 +6,11 @@
 //! reference decoder is preferred. If it has none, the file is rejected with the name of its format. The lists
 //! describe GStreamer 1.22.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use gst::prelude::*;
+use parking_lot::Mutex;
 
 /// A decoder with wrong output: its name, its replacement, and the reason.
 struct Inexact {
@@ -165,7 +166,7 @@ impl Decoders {
     }
 
     fn note(&self, decoder: gst::Element, caps: &gst::CapsRef, is_output: bool) {
-        let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.all.lock();
         match all.iter_mut().find(|(known, _, _)| *known == decoder) {
             Some((_, _, works)) => *works |= is_output,
             None if is_output => {}
@@ -188,14 +189,14 @@ impl Decoders {
 
     /// Returns true if the pipeline failed before this decoder delivered anything.
     fn is_stuck(&self, decoder: &gst::Element) -> bool {
-        let all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
+        let all = self.all.lock();
         let works = all.iter().any(|(known, _, works)| known == decoder && *works);
         self.failed.load(Ordering::Relaxed) && !works
     }
 
     /// Returns the format that could not be decoded, if this stopped the bin.
     pub fn stuck(&self) -> Option<String> {
-        let all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
+        let all = self.all.lock();
         all.iter().find(|(_, _, works)| !works).map(|(_, coded, _)| {
             format!(
                 "it is {coded} with a pixel format that GStreamer has no name for; convert it to planes of 8, 10 or 12 bits \

@@ -4,9 +4,10 @@
 //! stream. The second ends the program at once.
 
 use std::io;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+
 use std::thread;
 
+use parking_lot::Mutex;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use signal_hook::low_level::emulate_default_handler;
@@ -25,13 +26,9 @@ struct Shared {
 
 static SHARED: Mutex<Shared> = Mutex::new(Shared { watched: false, signal: None, bus: None });
 
-fn shared() -> MutexGuard<'static, Shared> {
-    SHARED.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// Begins to handle signals.
 pub fn watch() -> io::Result<()> {
-    let mut state = shared();
+    let mut state = SHARED.lock();
     if state.watched {
         return Ok(());
     }
@@ -39,7 +36,7 @@ pub fn watch() -> io::Result<()> {
     thread::Builder::new().name("signals".into()).spawn(move || {
         let mut signals = signals.forever();
         if let Some(signal) = signals.next() {
-            let mut state = shared();
+            let mut state = SHARED.lock();
             state.signal = Some(signal);
             state.bus.iter().for_each(|bus| post(bus, signal));
         }
@@ -55,7 +52,7 @@ pub fn watch() -> io::Result<()> {
 /// Posts the first signal on this bus only, also if it has arrived already.
 pub fn post_to(bus: &gst::Bus) -> io::Result<()> {
     watch()?;
-    let mut state = shared();
+    let mut state = SHARED.lock();
     state.signal.iter().for_each(|signal| post(bus, *signal));
     state.bus = Some(bus.clone());
     Ok(())
@@ -63,7 +60,7 @@ pub fn post_to(bus: &gst::Bus) -> io::Result<()> {
 
 /// Returns the signal, if one has arrived.
 pub fn caught() -> Option<i32> {
-    shared().signal
+    SHARED.lock().signal
 }
 
 fn post(bus: &gst::Bus, signal: i32) {

@@ -45,7 +45,7 @@ mod summary;
 mod table;
 mod time_range;
 
-pub use args::{Align, Args, nick};
+pub use args::Args;
 pub use check::{Checked, Finding, check};
 pub use convert::Conversion;
 pub use pairing::{Kept, Method, Pairing, Placed, Timing, Timings, middle, timeline};

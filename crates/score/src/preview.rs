@@ -2,13 +2,14 @@
 
 //! Pictures for an examination before scoring: the luma of the frames as they will be decoded.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use gst::ClockTime;
 use gst::prelude::*;
 use gst_video::prelude::*;
 use gst_video::video_frame::Readable;
 use gst_video::{VideoColorRange, VideoFrame, VideoInfo};
+use parking_lot::Mutex;
 
 use super::decoders::Decoders;
 use super::preprocessing::{Orientation, Preprocessing};
@@ -81,7 +82,7 @@ impl Preview {
         ghost.add_probe(gst::PadProbeType::EVENT_DOWNSTREAM, {
             let said = said.clone();
             move |_, info| {
-                said.lock().unwrap_or_else(PoisonError::into_inner).hear(info);
+                said.lock().hear(info);
                 gst::PadProbeReturn::Ok
             }
         });
@@ -131,12 +132,12 @@ impl Preview {
 
     /// Returns the caps of the decoded frames after the first one.
     pub fn caps(&self) -> Option<gst::Caps> {
-        self.said.lock().unwrap_or_else(PoisonError::into_inner).caps.clone()
+        self.said.lock().caps.clone()
     }
 
     /// Returns the orientation of the frames after the first one.
     pub fn orientation(&self) -> Option<Orientation> {
-        self.said.lock().unwrap_or_else(PoisonError::into_inner).orientation
+        self.said.lock().orientation
     }
 
     /// Seeks to the key frame near this time. Returns false if the video cannot seek.

@@ -3,7 +3,81 @@
 //! Sets properties of the element from user input. GLib aborts the program on invalid values, so all input is checked
 //! first.
 
+use std::fmt;
+use std::str::FromStr;
+
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser, ValueParser, ValueParserFactory};
+use glib::HasParamSpec;
+use glib::value::FromValue;
 use gst::prelude::*;
+use serde::{Deserialize, Deserializer, de};
+
+/// An enum of the element.
+pub trait Enum:
+    HasParamSpec<ParamSpec = glib::ParamSpecEnum>
+    + StaticType
+    + ToValue
+    + for<'a> FromValue<'a>
+    + Clone
+    + Send
+    + Sync
+    + 'static
+{
+}
+
+impl<
+    E: HasParamSpec<ParamSpec = glib::ParamSpecEnum>
+        + StaticType
+        + ToValue
+        + for<'a> FromValue<'a>
+        + Clone
+        + Send
+        + Sync
+        + 'static,
+> Enum for E
+{
+}
+
+/// A value of an enum of the element. On command lines and in files it has the name that launch lines use.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Nick<E>(pub E);
+
+impl<E: Enum> FromStr for Nick<E> {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let class = glib::EnumClass::new::<E>();
+        let value = class.to_value_by_nick(text).and_then(|value| value.get().ok());
+        let nicks = || class.values().iter().map(|value| value.nick()).collect::<Vec<_>>().join(", ");
+        value.map(Self).ok_or_else(|| format!("{text} is not one of {}", nicks()))
+    }
+}
+
+impl<E: Enum> fmt::Display for Nick<E> {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        let value = self.0.to_value();
+        f.write_str(glib::EnumValue::from_value(&value).map_or("", |(_, value)| value.nick()))
+    }
+}
+
+impl<'de, E: Enum> Deserialize<'de> for Nick<E> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
+    }
+}
+
+impl<E: Enum> ValueParserFactory for Nick<E> {
+    type Parser = ValueParser;
+
+    fn value_parser() -> ValueParser {
+        let class = glib::EnumClass::new::<E>();
+        let possible = |value: &glib::EnumValue| {
+            PossibleValue::new(value.nick().to_owned()).help(value.name().to_owned())
+        };
+        let possible = PossibleValuesParser::new(class.values().iter().map(possible));
+        ValueParser::new(possible.try_map(|text| text.parse::<Self>()))
+    }
+}
 
 /// Sets a property to a value in the syntax of launch lines.
 ///

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use engine::metrics::feature_list;
 use gst::prelude::*;
 use gst::{ClockTime, MessageView, Structure};
+use gsthipvmaf::Align;
 use gsthipvmaf::event::{self, EventMessage};
 use gsthipvmaf::message::{FrameMessage, VmafMessage};
 
@@ -33,8 +34,8 @@ pub struct Job {
     pub properties: Vec<(String, String)>,
     /// Delay of the renditions in nanoseconds.
     pub offset: i64,
-    /// Value of the pads' property `align`.
-    pub align: String,
+    /// How an offset between the videos is treated.
+    pub align: Align,
     /// Further lines for the provenance, by category.
     pub extra_provenance: Vec<(&'static str, Vec<String>)>,
     /// Results file, in the format of its extension; further renditions get their own files.
@@ -229,7 +230,7 @@ fn set_up(job: &Job, element: &gst::Element) -> Result<(), Error> {
             continue;
         }
         pad.set_property("ts-offset", -job.offset);
-        property::set(&pad, "align", &job.align).map_err(Error::Usage)?;
+        pad.set_property("align", job.align);
     }
     Ok(())
 }

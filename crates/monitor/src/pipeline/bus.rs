@@ -11,7 +11,6 @@ use gsthipvmaf::message::VmafMessage;
 
 use super::{End, Pipeline, TICK};
 use crate::branch::ENDED;
-use crate::state::lock;
 
 impl Pipeline {
     /// Reads the bus for a while.
@@ -44,14 +43,14 @@ impl Pipeline {
             let stills = self.stills.as_ref().filter(|_| event.state == EventState::Raised);
             let still = stills.and_then(|stills| stills.alarm(&event.pad));
             self.alarm(&event);
-            lock(&self.state).event(&event, still);
+            self.state.lock().event(&event, still);
             return None;
         }
         match VmafMessage::try_from(structure) {
-            Ok(VmafMessage::Window(window)) => lock(&self.state).window(&window),
+            Ok(VmafMessage::Window(window)) => self.state.lock().window(&window),
             Ok(VmafMessage::Frame(frame)) => {
                 if let Some(worst) = self.stills.as_mut().and_then(|stills| stills.score(&frame))
-                    && let Some(stream) = lock(&self.state).stream(&frame.pad)
+                    && let Some(stream) = self.state.lock().stream(&frame.pad)
                 {
                     stream.worst = Some(worst);
                 }

@@ -9,7 +9,7 @@ use gsthipvmaf::event::{Event, EventMessage, EventState};
 
 use super::Pipeline;
 use crate::incidents::Incident;
-use crate::state::{lock, pad};
+use crate::state::pad;
 
 /// An incident in progress.
 pub(super) struct Running {
@@ -53,7 +53,7 @@ impl Pipeline {
         let streams = running.branches.iter().filter_map(stream).collect();
         if let Some(incidents) = &self.incidents {
             incidents.add(Incident {
-                channel: lock(&self.state).name.clone(),
+                channel: self.state.lock().name.clone(),
                 alarms: running.alarms,
                 streams,
             });

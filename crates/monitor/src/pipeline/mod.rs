@@ -26,7 +26,7 @@ use crate::latency::Latency;
 use crate::pairings::{Answer, Pairings};
 use crate::settings::Channel;
 use crate::source::{Named, Source};
-use crate::state::{Counts, Shared, Status, Stream, lock, pad};
+use crate::state::{Counts, Shared, Status, Stream, pad};
 use crate::stills::Stills;
 
 /// Interval of the checks of the sources.
@@ -93,7 +93,7 @@ impl Pipeline {
             let pad = element.static_pad(&name).or_else(|| element.request_pad_simple(&name));
             let pad = pad.ok_or("the element has no pad for this rendition")?;
             pad.set_property("label", &named.label);
-            pad.set_property_from_str("align", &score::nick(channel.align));
+            pad.set_property("align", channel.align.0);
             let buffer = holding_queue()?;
             pipeline.add(&buffer)?;
             buffer.static_pad("src").ok_or("queue has no source pad")?.link(&pad)?;
@@ -175,7 +175,7 @@ impl Pipeline {
                     let times =
                         if attempts == 1 { "one attempt".into() } else { format!("{attempts} attempts") };
                     let text = format!("frames arrive again, after {} s and {times}", after.as_secs());
-                    lock(&self.state).note(&branch.source.label, "source", "cleared", text);
+                    self.state.lock().note(&branch.source.label, "source", "cleared", text);
                 }
             }
             if self.branches[i].is_due()
@@ -214,7 +214,7 @@ impl Pipeline {
             }
             self.start?
         };
-        if let Some(stream) = lock(&self.state).streams_mut().nth(i) {
+        if let Some(stream) = self.state.lock().streams_mut().nth(i) {
             stream.restarts += u64::from(stream.status == Status::Down);
         }
         match self.branches[i].insert(&self.pipeline, start, timing) {
@@ -241,7 +241,7 @@ impl Pipeline {
         let branch = &mut self.branches[i];
         let text = branch.source.source.redact(text);
         let begins = branch.fail(&self.pipeline);
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         if begins {
             state.note(&branch.source.label, "source", "raised", text.clone());
         }
@@ -256,7 +256,7 @@ impl Pipeline {
 
     /// Updates the state of the sources and the element.
     fn note(&mut self) {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         let mut changed = false;
         for (stream, branch) in state.streams_mut().zip(&self.branches) {
             let status = branch.status();

@@ -21,7 +21,7 @@ use tokio::time::{MissedTickBehavior, interval};
 use super::App;
 use crate::channel_set::ChannelSet;
 use crate::history::{self, History};
-use crate::state::{self, Status, lock, wall_clock};
+use crate::state::{self, Status, wall_clock};
 
 /// Interval of the event stream.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -72,7 +72,7 @@ async fn channels(State(app): State<App>) -> Json<Value> {
 
 /// Returns all channels, worst first.
 fn overview(channel_set: &ChannelSet) -> Value {
-    let mut all: Vec<_> = channel_set.states().iter().map(|state| summary(&lock(state))).collect();
+    let mut all: Vec<_> = channel_set.states().iter().map(|state| summary(&state.lock())).collect();
     let key = |channel: &Value| {
         let score = channel["score"].as_f64().unwrap_or(f64::INFINITY);
         (SEVERITY.iter().position(|state| channel["state"] == *state), score)
@@ -159,7 +159,7 @@ fn spark(stream: &state::Stream) -> Vec<f64> {
 async fn channel(State(app): State<App>, Path(name): Path<String>) -> Response {
     match app.channel_set.state(&name) {
         Some(state) => {
-            let state = lock(&state);
+            let state = state.lock();
             let mut channel = summary(&state);
             channel["events"] = json!(state.events.iter().take(100).collect::<Vec<_>>());
             Json(channel).into_response()

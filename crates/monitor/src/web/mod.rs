@@ -11,7 +11,7 @@ mod connection;
 mod pages;
 
 use std::net::{SocketAddr, TcpListener};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -21,11 +21,12 @@ use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Router, middleware};
+use parking_lot::Mutex;
 
 use super::channel_set::ChannelSet;
 use super::history::History;
 use super::metrics;
-use super::state::{self, Status, lock};
+use super::state::{self, Status};
 use super::still_store::StillStore;
 use score::error::Error;
 
@@ -116,7 +117,7 @@ async fn finish(request: Request, next: Next) -> Response {
 
 /// Answers if the program is alive.
 async fn healthz(State(app): State<App>) -> Response {
-    if lock(&app.alive).elapsed() < HUNG {
+    if app.alive.lock().elapsed() < HUNG {
         "ok\n".into_response()
     } else {
         (StatusCode::SERVICE_UNAVAILABLE, "the main loop does not run\n").into_response()
@@ -125,7 +126,7 @@ async fn healthz(State(app): State<App>) -> Response {
 
 /// Answers if a channel is up.
 async fn readyz(State(app): State<App>) -> Response {
-    if app.channel_set.states().iter().any(|state| lock(state).status != Status::Starting) {
+    if app.channel_set.states().iter().any(|state| state.lock().status != Status::Starting) {
         "ok\n".into_response()
     } else {
         (StatusCode::SERVICE_UNAVAILABLE, "all channels are starting\n").into_response()
@@ -134,7 +135,7 @@ async fn readyz(State(app): State<App>) -> Response {
 
 async fn figures(State(app): State<App>) -> Response {
     let states: Vec<state::State> =
-        app.channel_set.states().iter().map(|state| lock(state).clone()).collect();
+        app.channel_set.states().iter().map(|state| state.lock().clone()).collect();
     let text = metrics::render(&app.channel_set.figures(), &states);
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response()
 }

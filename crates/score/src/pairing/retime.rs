@@ -2,10 +2,11 @@
 
 //! Applies a pairing: frames get the times of their partners, or are dropped before the element.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use gst::prelude::*;
 use gst::{ClockTime, PadProbeData, PadProbeReturn, PadProbeType};
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
 /// New times for the videos of a job.
@@ -66,7 +67,7 @@ impl Timing {
         let state = Mutex::new(State { next: 0, end: self.end(), segment: None, own: None, ended: false });
         let mask = PadProbeType::BUFFER | PadProbeType::EVENT_DOWNSTREAM;
         pad.add_probe(mask, move |pad, info| {
-            let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut state = state.lock();
             let goes_on = match &mut info.data {
                 Some(PadProbeData::Buffer(buffer)) => match number(&mut state, &self, buffer) {
                     Some(number) => frame(&state, &self, number, buffer),

@@ -2,10 +2,11 @@
 
 //! Times of the frames of a file, read from its container without decoding.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use gst::ClockTime;
 use gst::prelude::*;
+use parking_lot::Mutex;
 
 use crate::Input;
 use crate::error::Error;
@@ -152,11 +153,11 @@ pub fn frames(input: &Input) -> Result<Vec<Frame>, Error> {
                 gst::element_error!(parse, gst::CoreError::Pad, ("{error}"));
             }
             if is_video(pad) {
-                found.lock().unwrap_or_else(PoisonError::into_inner).streams += 1;
+                found.lock().streams += 1;
                 let found = found.clone();
                 pad.add_probe(gst::PadProbeType::BUFFER, move |pad, info| {
                     if let Some(buffer) = info.buffer() {
-                        let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
+                        let mut found = found.lock();
                         match time(pad, buffer) {
                             Some(gst::Signed::Positive(time)) => {
                                 let key = !buffer.flags().contains(gst::BufferFlags::DELTA_UNIT);
@@ -179,7 +180,7 @@ pub fn frames(input: &Input) -> Result<Vec<Frame>, Error> {
     };
     pipeline.set_state(gst::State::Null)?;
     ended?;
-    let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut found = found.lock();
     match (found.problem, found.streams) {
         (Some(problem), _) => Err(problem.into()),
         (None, 1) => {

@@ -6,13 +6,13 @@ use std::fmt;
 use std::fs::File;
 use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
 
 use gst_video::prelude::*;
 use gst_video::{
     VideoCapsBuilder, VideoColorMatrix, VideoColorPrimaries, VideoColorRange, VideoColorimetry, VideoFormat,
     VideoFrame, VideoInfo, VideoTransferFunction,
 };
+use parking_lot::Mutex;
 
 use super::stream::Stream;
 use super::{Frames, y4m};
@@ -259,7 +259,7 @@ impl Planes {
                 Box::new(file)
             }
             Store::Stream(stream) => {
-                let stream = stream.lock().unwrap_or_else(PoisonError::into_inner).take();
+                let stream = stream.lock().take();
                 Box::new(stream.ok_or("it is a stream, which can be read only once; give a file")?)
             }
         };

@@ -11,13 +11,14 @@
 //! pair of pictures is held per rendition. At the end of its second, if it is among the worst, it becomes three JPEG
 //! pictures of a few hundred kilobytes, at most once per second even if the video keeps getting worse.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use gst::ClockTime;
 use gst::prelude::*;
 use gst_video::video_frame::Readable;
 use gst_video::{VideoFrame, VideoInfo, VideoTimeCodeMeta};
 use gsthipvmaf::meta::{ScoreMeta, ScoreState};
+use parking_lot::Mutex;
 use serde::Serialize;
 
 use super::super::run::Job;
@@ -86,7 +87,7 @@ impl Worst {
 
     /// Makes the element output the frames, and watches them.
     pub fn watch(&self, element: &gst::Element) {
-        let mut state = self.lock();
+        let mut state = self.0.lock();
         if state.count == 0 {
             return;
         }
@@ -100,7 +101,7 @@ impl Worst {
             let worst = worst.clone();
             pad.add_probe(gst::PadProbeType::BUFFER, move |pad, info| {
                 if let (Some(buffer), Some(caps)) = (info.buffer(), pad.current_caps()) {
-                    worst.lock().see(buffer, &caps, stream_time(pad, buffer).unwrap_or_default());
+                    worst.0.lock().see(buffer, &caps, stream_time(pad, buffer).unwrap_or_default());
                 }
                 gst::PadProbeReturn::Ok
             });
@@ -109,13 +110,9 @@ impl Worst {
 
     /// Returns the stills of each rendition, after the last frame.
     pub fn finish(&self) -> Vec<Vec<Still>> {
-        let mut state = self.lock();
+        let mut state = self.0.lock();
         let State { count, scale, renditions } = &mut *state;
         renditions.iter_mut().map(|of| of.finish(*count, scale)).collect()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
