@@ -39,16 +39,15 @@ pub struct Stamp {
 pub enum Outcome {
     /// Submitted, waiting for its score.
     Pending(Pair),
-    Unpaired,
-    Skipped,
-    /// The rendition cannot be scored.
-    Failed,
-    /// A value for each column of the plan.
-    Scored {
-        values: Vec<f64>,
-        /// [`ScoreState::Scored`], or why the score does not count.
-        state: ScoreState,
-    },
+    /// Decided, with a value for each column of the plan if the frame has a score.
+    Known { state: ScoreState, values: Vec<f64> },
+}
+
+/// The fate of a frame without a score.
+impl From<ScoreState> for Outcome {
+    fn from(state: ScoreState) -> Self {
+        Self::Known { state, values: vec![] }
+    }
 }
 
 /// A pair that waits for its score.
@@ -417,7 +416,7 @@ mod tests {
             repeated: false,
             provisional: false,
         };
-        let outcome = if pending { Outcome::Pending(pair) } else { Outcome::Unpaired };
+        let outcome = if pending { Outcome::Pending(pair) } else { ScoreState::Unpaired.into() };
         let compared = vec![Compared { rendition: 0, section: 0, outcome, frame: None }];
         Delayed { stamp, compared, buffer: buffer.then(gst::Buffer::new), heat: None }
     }
@@ -450,7 +449,7 @@ mod tests {
         downstream.push(frame(1, false, false));
         downstream.push(frame(2, false, true));
         assert_eq!(left(&mut downstream, None), []);
-        downstream.pending(0, 0).unwrap().1.outcome = Outcome::Skipped;
+        downstream.pending(0, 0).unwrap().1.outcome = ScoreState::Skipped.into();
         assert_eq!(left(&mut downstream, None), [(0, Some(caps(64))), (2, Some(caps(96)))]);
         assert!(downstream.items.len() <= 1);
     }
@@ -500,7 +499,7 @@ mod tests {
         downstream.place(gst::event::SegmentDone::new(ClockTime::ZERO));
         downstream.push(frame(1, false, true));
         assert_eq!(departures(&mut downstream), [(Err(gst::EventType::Tag), true)]);
-        downstream.pending(0, 0).unwrap().1.outcome = Outcome::Skipped;
+        downstream.pending(0, 0).unwrap().1.outcome = ScoreState::Skipped.into();
         let rest = [Ok(0), Err(gst::EventType::SegmentDone), Ok(1)];
         assert_eq!(departures(&mut downstream), rest.map(|name| (name, false)));
         downstream.place(tag());

@@ -6,9 +6,10 @@ use std::collections::VecDeque;
 
 use gst::ClockTime;
 use watch::alarm::{Announcement, Change, Dropout, LowAlarm, State, is_calm};
+use watch::counts::Counts;
 use watch::outage::{Black, Freeze};
 use watch::thumbnail::Thumbnail;
-use watch::window::{Counts, Figures, Window};
+use watch::window::{Figures, Window};
 
 use super::report::event::{Event, EventMessage, EventState};
 use super::settings::WatchSettings;

@@ -16,9 +16,10 @@ use gst::prelude::*;
 use gst::{ClockTime, Structure};
 use gst_base::prelude::*;
 use watch::align::{Aligner, Estimate};
+use watch::counts::Counts;
 use watch::summary::{Distribution, Summary};
 use watch::thumbnail::Thumbnail;
-use watch::window::{self, Figures};
+use watch::window::Figures;
 
 use super::cadence::alike;
 use super::caps;
@@ -36,48 +37,6 @@ use super::schedule::Role;
 use super::settings::{PoolMethod, WatchSettings};
 use super::time::{StreamTime, moved, running};
 use super::upcoming::Upcoming;
-
-/// Counts over a section or since the start.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Counts {
-    pub scored: u64,
-    /// Scored frames that were compared with a distorted frame used before; they count in `scored` too.
-    pub scored_again: u64,
-    /// Frames that were not scored, by their fate.
-    pub frames: window::Counts,
-}
-
-impl Counts {
-    fn add(&mut self, other: &Self) {
-        self.scored += other.scored;
-        self.scored_again += other.scored_again;
-        self.frames.add(&other.frames);
-    }
-
-    /// The numbers with the names that files have for them.
-    pub fn named(&self) -> [(&'static str, u64); 9] {
-        let window::Counts { unpaired, skipped, repeated, unmatched, aligning, discont, verified, wrong } =
-            self.frames;
-        [
-            ("scored", self.scored),
-            ("unpaired", unpaired),
-            ("skipped", skipped),
-            ("aligning", aligning),
-            ("discont", discont),
-            ("repeated", repeated),
-            ("dist_unmatched", unmatched),
-            ("verified", verified),
-            ("wrong", wrong),
-        ]
-    }
-
-    /// Share of the reference frames that were scored; 0 if there were none.
-    pub fn coverage(&self) -> f64 {
-        let window::Counts { unpaired, skipped, aligning, discont, .. } = self.frames;
-        let all = self.scored + unpaired + skipped + aligning + discont;
-        self.scored as f64 / all.max(1) as f64
-    }
-}
 
 /// Everything that a section is condensed from.
 #[derive(Default)]
@@ -222,6 +181,8 @@ pub struct Rendition {
     section: Section,
     /// Counts since the start or the last reset, of sections that have ended.
     totals: Counts,
+    /// Scored frames since then that were compared with a distorted frame used before.
+    pub scored_again: u64,
     summary: Summary,
     last_score: Option<f64>,
     /// When the last score was made, in seconds since 1970.
@@ -256,6 +217,7 @@ impl Rendition {
             section_number: 0,
             section: Section::default(),
             totals: Counts::default(),
+            scored_again: 0,
             summary: Summary::default(),
             has_begun: false,
             heading: None,
@@ -514,15 +476,15 @@ impl Rendition {
         self.section.last = Some(stamp.clone());
     }
 
-    pub fn count(&mut self, at: ClockTime, counts: window::Counts) {
-        self.section.counts.frames.add(&counts);
+    pub fn count(&mut self, at: ClockTime, counts: Counts) {
+        self.section.counts += counts;
         self.health.count(at, counts);
     }
 
     /// Takes the frame at the head, which has no reference frame; the last of those was at `at`.
     pub fn drop_head(&mut self, at: ClockTime) -> Option<gst::Buffer> {
         let buffer = self.input.take()?;
-        self.count(at, window::Counts { unmatched: 1, ..window::Counts::default() });
+        self.count(at, Counts { dist_unmatched: 1, ..Counts::default() });
         // The rendition delivers again, if late.
         self.absent = false;
         Some(buffer)
@@ -542,7 +504,7 @@ impl Rendition {
     pub fn scored(&mut self, stamp: &Stamp, values: &[f64], score: Option<f64>, repeated: bool) {
         let section = &mut self.section;
         section.counts.scored += 1;
-        section.counts.scored_again += u64::from(repeated);
+        self.scored_again += u64::from(repeated);
         section.duration = match (section.duration, stamp.duration) {
             (Some(sum), Some(duration)) => Some(sum.saturating_add(duration)),
             (sum, duration) => sum.or(duration),
@@ -620,8 +582,8 @@ impl Rendition {
         options: Reported,
     ) -> Option<Structure> {
         let section = std::mem::take(&mut self.section);
-        self.totals.add(&section.counts);
-        self.run.add(&section.counts);
+        self.totals += section.counts;
+        self.run += section.counts;
         let Some(last) = &section.last else {
             // Frames after a flush may be earlier: windows go back in another section only.
             self.section_number += u32::from(section.has_windows);
@@ -633,7 +595,6 @@ impl Rendition {
             Some(last.duration.map_or(time, |duration| time.saturating_add(duration)).0)
         };
         let running_end = last.running_time.saturating_add(last.lasts.unwrap_or(ClockTime::ZERO));
-        let Counts { scored, frames, .. } = section.counts;
         let message = PooledMessage {
             common: Common {
                 timestamp: end(last.timestamp),
@@ -644,16 +605,7 @@ impl Rendition {
             },
             pool_method: method.nick(),
             reason: reason.into(),
-            frames: scored,
-            unpaired: frames.unpaired,
-            skipped: frames.skipped,
-            repeated: frames.repeated,
-            dist_unmatched: frames.unmatched,
-            aligning: frames.aligning,
-            discont: frames.discont,
-            verified: frames.verified,
-            wrong: frames.wrong,
-            coverage: section.counts.coverage(),
+            counts: section.counts,
             stats: stats(&section.summary),
             provenance: Some(provenance),
         };
@@ -665,7 +617,6 @@ impl Rendition {
     pub fn window(&mut self, plan: &Plan, figures: &Figures, length: u64, method: PoolMethod) -> Structure {
         self.section.has_windows = true;
         let scored = figures.summary.pool.pooled().map_or(0, |pooled| pooled.count);
-        let counts = Counts { scored, scored_again: 0, frames: figures.counts };
         let first = plan.models.first().map(|first| first.model.name().to_string()).unwrap_or_default();
         let score = method.of(&figures.summary.pool);
         let message = PooledMessage {
@@ -682,16 +633,7 @@ impl Rendition {
             },
             pool_method: method.nick(),
             reason: "interval".into(),
-            frames: scored,
-            unpaired: figures.counts.unpaired,
-            skipped: figures.counts.skipped,
-            repeated: figures.counts.repeated,
-            dist_unmatched: figures.counts.unmatched,
-            aligning: figures.counts.aligning,
-            discont: figures.counts.discont,
-            verified: figures.counts.verified,
-            wrong: figures.counts.wrong,
-            coverage: counts.coverage(),
+            counts: Counts { scored, ..figures.counts },
             stats: stats(&figures.summary),
             provenance: None,
         };
@@ -701,6 +643,7 @@ impl Rendition {
     /// Forgets what was counted and scored since the start.
     pub fn reset_stats(&mut self) {
         self.totals = Counts::default();
+        self.scored_again = 0;
         self.summary = Summary::default();
         self.last_score = None;
     }
@@ -708,14 +651,14 @@ impl Rendition {
     /// Returns the counts since the start or the last reset, the open section included.
     pub fn counts(&self) -> Counts {
         let mut counts = self.totals;
-        counts.add(&self.section.counts);
+        counts += self.section.counts;
         counts
     }
 
     /// Returns the counts since the start, resets or not: those of the results file.
     pub fn run_counts(&self) -> Counts {
         let mut counts = self.run;
-        counts.add(&self.section.counts);
+        counts += self.section.counts;
         counts
     }
 
@@ -729,21 +672,15 @@ impl Rendition {
         let counts = self.counts();
         let open = self.section.last.is_some();
         let mut s = Structure::builder("stats")
-            .field("frames-scored", counts.scored)
-            .field("frames-unpaired", counts.frames.unpaired)
-            .field("frames-skipped", counts.frames.skipped)
-            .field("frames-repeated", counts.frames.repeated)
-            .field("dist-unmatched", counts.frames.unmatched)
-            .field("frames-aligning", counts.frames.aligning)
-            .field("frames-discont", counts.frames.discont)
-            .field("verified", counts.frames.verified)
-            .field("wrong", counts.frames.wrong)
             .field("sections", u64::from(self.section_number) + u64::from(open))
             .field("alarm", self.health.alarms().iter().any(|(_, raised)| *raised))
             .field_if_some("score-last", self.last_score)
             .field_if_some("offset", self.estimate().map(|estimate| estimate.offset))
             .field_if_some("offset-confidence", self.estimate().map(|estimate| estimate.confidence))
             .build();
+        for (name, count) in counts.in_statistics() {
+            s.set(name, count);
+        }
         let mut figures = |prefix: &str, stats: Stats| {
             for (name, value) in stats.fields() {
                 s.set(format!("{prefix}-{name}"), value);

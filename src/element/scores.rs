@@ -9,7 +9,7 @@ use engine::session::{Affected, PairScore, Totals, Wrong};
 use gst::ClockTime;
 use gst::prelude::*;
 use gst_video::VideoInfo;
-use watch::window;
+use watch::counts::Counts;
 
 use super::CAT;
 use super::action::{Action, Actions};
@@ -95,8 +95,8 @@ impl Scores {
         }
         let PairScore { values, totals, discont, .. } = score;
         let Some(values) = values else {
-            compared.outcome = Outcome::Skipped;
-            rendition.count(at, window::Counts { skipped: 1, ..Default::default() });
+            compared.outcome = ScoreState::Skipped.into();
+            rendition.count(at, Counts { skipped: 1, ..Default::default() });
             return None;
         };
         let state = match (pair.provisional, discont) {
@@ -104,12 +104,12 @@ impl Scores {
             (_, true) => ScoreState::Discont,
             _ => ScoreState::Scored,
         };
-        compared.outcome = Outcome::Scored { values: values.clone(), state };
+        compared.outcome = Outcome::Known { state, values: values.clone() };
         let first = self.plan.models.first().and_then(|model| values.get(model.column)).copied();
         gst::log!(CAT, obj = rendition.pad, "frame {}: {first:?}", stamp.index);
         match state {
-            ScoreState::Aligning => rendition.count(at, window::Counts { aligning: 1, ..Default::default() }),
-            ScoreState::Discont => rendition.count(at, window::Counts { discont: 1, ..Default::default() }),
+            ScoreState::Aligning => rendition.count(at, Counts { aligning: 1, ..Default::default() }),
+            ScoreState::Discont => rendition.count(at, Counts { discont: 1, ..Default::default() }),
             _ => rendition.scored(stamp, &values, first, pair.repeated),
         }
         let scored =
@@ -181,7 +181,7 @@ impl Scores {
         on_wrong: OnWrongScore,
         actions: &mut Actions,
     ) -> Result<(), Error> {
-        let counts = window::Counts { verified: 1, wrong: wrong.is_some().into(), ..Default::default() };
+        let counts = Counts { verified: 1, wrong: wrong.is_some().into(), ..Default::default() };
         rendition.count(at, counts);
         let Some(Wrong { difference, affected }) = wrong else { return Ok(()) };
         let score = match affected {
@@ -264,7 +264,7 @@ impl Scores {
             aggregates: named(&aggregates.unwrap_or_default()),
             offset: rendition.offset().saturating_neg(),
             coverage: rendition.run_counts().coverage(),
-            frames: named(&rendition.run_counts().named()),
+            frames: named(&rendition.run_counts().in_files().collect::<Vec<_>>()),
             backend: named(made_by),
             incomplete: rendition.settings.incomplete.clone(),
             damaged: rendition.settings.damaged.clone(),
@@ -288,16 +288,15 @@ impl Scores {
     pub fn meta(&self, streams: &Streams, stamp: &Stamp, compared: &[Compared]) -> ScoreMeta {
         let score = |compared: &Compared| {
             let rendition = &streams.renditions[streams.numbered(compared.rendition)?];
-            let state = match compared.outcome {
-                Outcome::Scored { state, .. } => state,
-                Outcome::Pending(_) => ScoreState::Late,
-                Outcome::Skipped => ScoreState::Skipped,
-                Outcome::Unpaired => ScoreState::Unpaired,
-                Outcome::Failed => ScoreState::Failed,
+            let (state, values) = match &compared.outcome {
+                Outcome::Known { state, values } => (*state, values.as_slice()),
+                Outcome::Pending(_) => (ScoreState::Late, [].as_slice()),
             };
             let (pad, label) = (rendition.pad.name().to_string(), rendition.label());
             let score = PadScore { pad, label, section: compared.section, state, ..PadScore::default() };
-            let Outcome::Scored { values, .. } = &compared.outcome else { return Some(score) };
+            if values.is_empty() {
+                return Some(score);
+            }
             let common = rendition.common(&self.plan, values, self.reported);
             Some(PadScore {
                 score: Some(common.score),

@@ -25,7 +25,7 @@ use super::CAT;
 use super::action::{Action, Actions};
 use super::caps;
 use super::display::Display;
-use super::downstream::{Departure, Downstream, Outcome};
+use super::downstream::{Departure, Downstream};
 use super::error::Error;
 use super::heads::{Clock, Heads};
 use super::heatmap;
@@ -37,6 +37,7 @@ use super::pushing::Pushing;
 use super::reference::Reference;
 use super::rendition::{Rendition, Rules, Shown, Trouble};
 use super::report::event::{Event, EventMessage, EventState};
+use super::report::message::ScoreState;
 use super::schedule::Role;
 use super::scores::Scores;
 use super::settings::{Colorimetry, Output, Overload, Settings, Tunables};
@@ -661,7 +662,7 @@ impl State {
                 }
                 News::Failed { rendition, index, reason } => {
                     if let Some((_, compared)) = self.downstream.pending(rendition, index) {
-                        compared.outcome = Outcome::Failed;
+                        compared.outcome = ScoreState::Failed.into();
                     }
                     self.downstream.set_damage(index, None);
                     if let (Some(i), Some(source)) = (self.streams.numbered(rendition), reason) {

@@ -8,8 +8,8 @@ use std::time::Instant;
 use gst::ClockTime;
 use gst_base::prelude::*;
 use gst_video::VideoInfo;
+use watch::counts::Counts;
 use watch::thumbnail::Thumbnail;
-use watch::window;
 
 use super::CAT;
 use super::action::{Action, Actions};
@@ -20,6 +20,7 @@ use super::input::{Input, Next};
 use super::overload::Cause;
 use super::rendition::{Alignment, Shown};
 use super::report::event::{Event, EventMessage, EventState};
+use super::report::message::ScoreState;
 use super::schedule::{Step, decide};
 use super::settings::{MissingFrame, Output, Pairing};
 use super::state::{DISPLAYED, State};
@@ -222,9 +223,9 @@ impl State {
         let now = self.reached();
         if let Some(i) = which {
             let rendition = &mut self.streams.renditions[i];
-            let unmatched = u64::from(rendition.is_active());
+            let dist_unmatched = u64::from(rendition.is_active());
             let dropped = rendition.input.skip();
-            rendition.count(now, window::Counts { unmatched, ..window::Counts::default() });
+            rendition.count(now, Counts { dist_unmatched, ..Default::default() });
             actions.push(Action::Release(dropped.into_iter().collect()));
             return Ok(());
         }
@@ -234,8 +235,8 @@ impl State {
         let mut compared = vec![];
         for rendition in self.streams.renditions.iter_mut().filter(|rendition| rendition.is_active()) {
             rendition.stamped(&stamp);
-            rendition.count(now, window::Counts { unpaired: 1, ..window::Counts::default() });
-            compared.push(rendition.compared(Outcome::Unpaired));
+            rendition.count(now, Counts { unpaired: 1, ..Default::default() });
+            compared.push(rendition.compared(ScoreState::Unpaired.into()));
         }
         self.submit(&stamp, &reference, vec![]);
         if clock.is_live {
@@ -328,7 +329,7 @@ impl State {
             if !active[i] {
                 let rendition = &self.streams.renditions[i];
                 if rendition.is_failed() && rendition.settings.enabled && !rendition.leaving {
-                    compared.push(rendition.compared(Outcome::Failed));
+                    compared.push(rendition.compared(ScoreState::Failed.into()));
                 }
                 continue;
             }
@@ -412,11 +413,11 @@ impl State {
             actions.push(Action::Post(rendition.event(event)));
         }
         rendition.absent = rendition.health.is_dropped_out();
-        let counts = window::Counts {
+        let counts = Counts {
             unpaired: u64::from(found.is_none()),
             skipped: u64::from(found.is_some() && *late),
             repeated: u64::from(found.is_some() && !is_paired),
-            ..window::Counts::default()
+            ..Default::default()
         };
         rendition.count(at, counts);
         let frame = found.as_ref().filter(|_| self.attach_frames).map(Shown::sample);
@@ -424,8 +425,8 @@ impl State {
             None if self.tunables.missing_frame == MissingFrame::Error => {
                 return Err(Error::Missing { pad: rendition.input.name(), at });
             }
-            None => Outcome::Unpaired,
-            Some(_) if *late => Outcome::Skipped,
+            None => ScoreState::Unpaired.into(),
+            Some(_) if *late => ScoreState::Skipped.into(),
             Some(Shown { buffer, running_time, .. }) => {
                 self.scores.begin_results(rendition, self.streams.reference.input.info.as_deref());
                 let stored = rendition.input.stored.clone();
@@ -578,7 +579,7 @@ impl State {
         let mut counts = (0, 0);
         for rendition in &self.streams.renditions {
             let of = rendition.counts();
-            counts = (counts.0 + of.scored, counts.1 + of.frames.skipped);
+            counts = (counts.0 + of.scored, counts.1 + of.skipped);
         }
         let late = clock.due.and_then(|due| due.checked_sub(stamp.running_time));
         gst::debug!(CAT, "frame {} is left out, late by {late:?}", stamp.index);

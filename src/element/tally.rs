@@ -136,13 +136,13 @@ fn pad_figures(rendition: &Rendition, model: &str) -> prometheus::Pad {
         label: rendition.label(),
         scores: figures.fields().into_iter().map(score).collect(),
         frames: vec![
-            ("scored", counts.scored - counts.scored_again),
-            ("unpaired", counts.frames.unpaired),
-            ("skipped", counts.frames.skipped),
-            ("repeated", counts.frames.repeated),
-            ("unmatched", counts.frames.unmatched),
-            ("aligning", counts.frames.aligning),
-            ("discont", counts.frames.discont),
+            ("scored", counts.scored - rendition.scored_again),
+            ("unpaired", counts.unpaired),
+            ("skipped", counts.skipped),
+            ("repeated", counts.repeated),
+            ("unmatched", counts.dist_unmatched),
+            ("aligning", counts.aligning),
+            ("discont", counts.discont),
         ],
         alarms: rendition
             .health
@@ -154,7 +154,7 @@ fn pad_figures(rendition: &Rendition, model: &str) -> prometheus::Pad {
             .collect(),
         offset: rendition.estimate().map(|estimate| estimate.offset as f64 / 1e9),
         last_score: rendition.last_score_time(),
-        verified: counts.frames.verified,
-        wrong: counts.frames.wrong,
+        verified: counts.verified,
+        wrong: counts.wrong,
     }
 }

@@ -86,10 +86,10 @@ fn auto_pairs_the_frames_that_belong_together() {
             report.scores()
         );
         let [pooled] = &report.pooled[..] else { panic!("{:?}", report.pooled) };
-        assert_eq!((pooled.aligning, pooled.frames), (before.len() as u64, after.len() as u64));
+        assert_eq!((pooled.counts.aligning, pooled.counts.scored), (before.len() as u64, after.len() as u64));
         let lowest = after.iter().map(|frame| frame.score).fold(f64::INFINITY, f64::min);
         assert_eq!(pooled.stats.min, lowest);
-        assert!(pooled.coverage < 0.8, "{}", pooled.coverage);
+        assert!(pooled.counts.coverage() < 0.8, "{}", pooled.counts.coverage());
     }
 }
 
@@ -121,7 +121,7 @@ fn scores_of_pairs_that_may_be_wrong_count_nowhere() {
                 let within = |at: ClockTime| at < end && at + ClockTime::SECOND >= end;
                 frames.iter().filter(|frame| frame.running_time.is_some_and(within)).count() as u64
             };
-            assert_eq!((window.frames, window.aligning), (of(&scored), of(&aligning)), "{end}");
+            assert_eq!((window.counts.scored, window.counts.aligning), (of(&scored), of(&aligning)), "{end}");
         }
         let stats: gst::Structure = rig.pad("dist_sink").property("stats");
         assert_eq!(stats.get::<u64>("frames-aligning"), Ok(aligning.len() as u64));
@@ -265,5 +265,5 @@ fn ambiguous_pictures_give_no_offset() {
     assert!(found(&report).is_empty());
     assert_eq!(report.frames.len(), FRAMES);
     // The offset of these pairs is unknown.
-    assert_eq!((report.pooled[0].frames, report.pooled[0].aligning), (0, FRAMES as u64));
+    assert_eq!((report.pooled[0].counts.scored, report.pooled[0].counts.aligning), (0, FRAMES as u64));
 }

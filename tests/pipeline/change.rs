@@ -342,7 +342,7 @@ fn a_window_outlives_changes_of_alarms() {
     rig.end();
     let report = rig.finish().unwrap();
     let windows: Vec<_> =
-        report.windows.iter().map(|w| (w.running_time.unwrap().mseconds(), w.frames)).collect();
+        report.windows.iter().map(|w| (w.running_time.unwrap().mseconds(), w.counts.scored)).collect();
     assert_eq!(windows, [(400, 10), (800, 10), (1200, 10)]);
 }
 

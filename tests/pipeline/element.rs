@@ -43,7 +43,10 @@ fn every_frame_yields_a_message_and_a_buffer_with_the_same_score() {
         assert_eq!((&pad.models, &pad.features), (&frame.models, &frame.features));
     }
     let [pooled] = report.pooled.as_slice() else { panic!("{:?}", report.pooled) };
-    assert_eq!((pooled.reason.as_str(), pooled.frames, pooled.unpaired), ("eos", clip.frames as u64, 0));
+    assert_eq!(
+        (pooled.reason.as_str(), pooled.counts.scored, pooled.counts.unpaired),
+        ("eos", clip.frames as u64, 0)
+    );
     assert_eq!(pooled.duration, Some(FRAME * clip.frames as u64));
     assert_eq!(pooled.timestamp, Some(FRAME * clip.frames as u64));
     let stats = report.stats.unwrap();
@@ -90,7 +93,7 @@ fn a_short_distorted_stream_leaves_the_rest_unpaired() {
     // The last frame has the motion to the reference frame that follows.
     assert_eq!(report.scores(), scores_within(&(reference, distorted), 0..4));
     assert_eq!(report.scores()[..3], alone.scores()[..3]);
-    assert_eq!((report.pooled[0].frames, report.pooled[0].unpaired), (4, 6));
+    assert_eq!((report.pooled[0].counts.scored, report.pooled[0].counts.unpaired), (4, 6));
     assert!(!report.frames[3].discont);
     assert_eq!(report.states(), [[ScoreState::Scored; 4].as_slice(), &[ScoreState::Unpaired; 6]].concat());
 }
@@ -101,7 +104,7 @@ fn coverage_is_reported_and_may_be_required() {
     let distorted = distorted.keep(|t| t < 4);
     let properties = [("window", "1000000000")];
     let report = score(&properties, &reference, &distorted).unwrap();
-    assert_eq!((report.pooled[0].coverage, report.pooled[0].dist_unmatched), (0.4, 0));
+    assert_eq!((report.pooled[0].counts.coverage(), report.pooled[0].counts.dist_unmatched), (0.4, 0));
     score(&[("min-coverage", "0.4")], &reference, &distorted).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("results.json");
@@ -124,7 +127,7 @@ fn other_frame_rates_are_warned_of_and_counted() {
         let rig = Rig::offline(&[]).play();
         let report = rig.run(&[("ref_sink", &reference), ("dist_sink", distorted)]).unwrap();
         let warnings = rig.log().warnings.clone();
-        (warnings, report.pooled[0].dist_unmatched, report.pooled[0].coverage)
+        (warnings, report.pooled[0].counts.dist_unmatched, report.pooled[0].counts.coverage())
     };
     let (warned, unmatched, coverage) = warnings(&double);
     assert!((8..=10).contains(&unmatched) && coverage == 1.0, "{unmatched}, {coverage}");
@@ -154,7 +157,7 @@ fn a_short_reference_ends_the_stream() {
     let (reference, distorted) = sides(&clip);
     let report = score(&[], &reference.keep(|t| t < 4), &distorted).unwrap();
     assert_eq!((report.frames.len(), report.buffers.len()), (4, 4));
-    assert_eq!((report.pooled[0].frames, report.pooled[0].unpaired), (4, 0));
+    assert_eq!((report.pooled[0].counts.scored, report.pooled[0].counts.unpaired), (4, 0));
 }
 
 #[test]
@@ -162,7 +165,7 @@ fn streams_without_a_pair_say_so() {
     let clip = clip();
     let (reference, distorted) = sides(&clip);
     let report = score(&[], &reference, &distorted.keep(|_| false)).unwrap();
-    assert_eq!((report.pooled[0].frames, report.pooled[0].unpaired), (0, 10));
+    assert_eq!((report.pooled[0].counts.scored, report.pooled[0].counts.unpaired), (0, 10));
     assert!(report.pooled[0].score.is_nan(), "no score is not a score of zero");
     let report = score(&[], &reference.keep(|_| false), &distorted).unwrap();
     assert_eq!((report.pooled.len(), report.buffers.len()), (0, 0));
@@ -176,7 +179,7 @@ fn a_lost_frame_changes_no_other_score() {
     let mut whole = score(&[], &reference, &distorted).unwrap().scores();
     whole.remove(4);
     assert_eq!(report.scores(), whole);
-    assert_eq!((report.pooled[0].frames, report.pooled[0].unpaired), (9, 1));
+    assert_eq!((report.pooled[0].counts.scored, report.pooled[0].counts.unpaired), (9, 1));
     assert!(report.frames.iter().all(|frame| !frame.discont));
     assert_eq!(report.states()[4], ScoreState::Unpaired);
 }
@@ -223,7 +226,7 @@ fn jitter_under_half_a_frame_changes_nothing() {
     // `pairing-tolerance` sets how far apart the times of a pair may be.
     let strict = [("pairing-tolerance", "10000000")];
     let report = score(&strict, &reference, &distorted.retimed(jitter)).unwrap();
-    assert_eq!((report.pooled[0].frames, report.pooled[0].unpaired), (5, 5));
+    assert_eq!((report.pooled[0].counts.scored, report.pooled[0].counts.unpaired), (5, 5));
 }
 
 #[test]
@@ -235,7 +238,7 @@ fn twice_the_frame_rate_pairs_what_belongs_together() {
     let double = double.retimed(|i| Some(FRAME * i as u64 / 2));
     let report = score(&[], &reference, &double).unwrap();
     assert_eq!(report.scores(), score_clip(&[], &clip).scores());
-    assert_eq!(report.pooled[0].unpaired, 0);
+    assert_eq!(report.pooled[0].counts.unpaired, 0);
 }
 
 #[test]
@@ -273,8 +276,8 @@ fn new_caps_begin_a_new_section() {
     let alone = [score_clip(&[], &small), score_clip(&[], &large)];
     assert_eq!(report.scores(), [alone[0].scores(), alone[1].scores()].concat());
     let [caps, eos] = report.pooled.as_slice() else { panic!("{:?}", report.pooled) };
-    assert_eq!((caps.reason.as_str(), caps.section, caps.frames), ("caps", 0, 6));
-    assert_eq!((eos.reason.as_str(), eos.section, eos.frames), ("eos", 1, 10));
+    assert_eq!((caps.reason.as_str(), caps.section, caps.counts.scored), ("caps", 0, 6));
+    assert_eq!((eos.reason.as_str(), eos.section, eos.counts.scored), ("eos", 1, 10));
     assert_eq!((caps.score, eos.score), (alone[0].pooled[0].score, alone[1].pooled[0].score));
     assert_eq!(report.buffers.len(), 16);
     assert_eq!(report.metas()[6].section, 1);
@@ -444,7 +447,7 @@ fn live_reference_frames_do_not_wait_for_ever() {
         report.unwrap()
     });
     assert_eq!(report.buffers.len(), clip.frames);
-    assert_eq!((report.pooled[0].frames, report.pooled[0].unpaired), (4, 6));
+    assert_eq!((report.pooled[0].counts.scored, report.pooled[0].counts.unpaired), (4, 6));
     let expected = score(&[], &reference.keep(|t| t < 4), &distorted.keep(|t| t < 4)).unwrap();
     assert_eq!(report.scores(), expected.scores());
 }

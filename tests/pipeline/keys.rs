@@ -44,7 +44,7 @@ fn time_codes_of_every_rate_go_on_over_midnight() {
                 let report = score(&[("pairing", "timecode")], reference, distorted).unwrap();
                 (
                     report.scores(),
-                    report.pooled[0].unpaired,
+                    report.pooled[0].counts.unpaired,
                     report.stats.unwrap().get::<u64>("dist-unmatched").unwrap(),
                 )
             };
@@ -101,7 +101,7 @@ fn reference_timestamps_of_other_clocks_pair_nothing() {
     };
     let report =
         score(&[("pairing", "reference-timestamp")], &time(&both.0, NTP), &time(&both.1, UNIX)).unwrap();
-    assert_eq!((report.scores(), report.pooled[0].unpaired), (vec![], FRAMES as u64));
+    assert_eq!((report.scores(), report.pooled[0].counts.unpaired), (vec![], FRAMES as u64));
 }
 
 /// Time codes are written in the usual form: drop-frame codes have a semicolon.

@@ -169,7 +169,7 @@ fn the_distorted_input_may_drop_out_and_return() {
         ]
     );
     assert_eq!(report.events[2].count, Some(5));
-    assert_eq!((report.pooled[0].frames, report.pooled[0].unpaired), (11, 5));
+    assert_eq!((report.pooled[0].counts.scored, report.pooled[0].counts.unpaired), (11, 5));
 }
 
 #[test]
@@ -202,7 +202,7 @@ fn the_reference_may_drop_out_and_return() {
     assert_eq!(report.stats.unwrap().get::<u64>("dist-unmatched"), Ok(5));
     // The frames beside the missing reference frames are in no summary.
     let pooled = &report.pooled[0];
-    assert_eq!((pooled.frames, pooled.discont, pooled.unpaired), (7, 2, 0));
+    assert_eq!((pooled.counts.scored, pooled.counts.discont, pooled.counts.unpaired), (7, 2, 0));
 }
 
 /// Each frame leaves at its own deadline, driven by the clock alone.
@@ -295,7 +295,7 @@ fn late_pairs_are_skipped_and_reported() {
         assert_eq!(report.scores()[2..], scores_of_run(&both, 25..30)[1..]);
         // The first of them comes after a gap in the reference, and is in no summary.
         let pooled = &report.pooled[0];
-        assert_eq!((pooled.frames, pooled.discont, pooled.skipped), (5, 1, 2));
+        assert_eq!((pooled.counts.scored, pooled.counts.discont, pooled.counts.skipped), (5, 1, 2));
         assert!(!report.frames[0].discont && report.frames[1].discont);
         let log = rig.log();
         let dropped = log.qos.iter().map(|message| match message.view() {
@@ -335,7 +335,7 @@ fn an_overload_leaves_the_scores_of_other_pairs_as_they_are() {
     }
     rig.end();
     let report = rig.finish().unwrap();
-    assert!(report.pooled[0].skipped > 0, "nothing was left out");
+    assert!(report.pooled[0].counts.skipped > 0, "nothing was left out");
     let unmarked = report.frames.iter().filter(|frame| !frame.discont);
     for frame in unmarked.clone() {
         assert_eq!(frame.common.score, whole[frame.index as usize], "frame {}", frame.index);
@@ -501,7 +501,7 @@ fn nothing_is_skipped_where_it_is_forbidden() {
     rig.end();
     let report = rig.finish().unwrap();
     assert_eq!(report.scores(), scores_of_run(&both, 0..3));
-    assert_eq!((report.pooled[0].skipped, rig.log().qos.len()), (0, 0));
+    assert_eq!((report.pooled[0].counts.skipped, rig.log().qos.len()), (0, 0));
 }
 
 #[test]
@@ -514,7 +514,7 @@ fn a_late_distorted_frame_is_dropped_and_does_not_shift_the_others() {
     play_live(&rig, &both, 7..10, |_, _| false);
     rig.end();
     let report = rig.finish().unwrap();
-    assert_eq!(report.pooled[0].unpaired, 1);
+    assert_eq!(report.pooled[0].counts.unpaired, 1);
     assert_eq!(report.stats.as_ref().unwrap().get::<u64>("dist-unmatched"), Ok(1));
     assert_eq!(report.scores(), [scores_within(&both, 0..4), scores_within(&both, 5..10)].concat());
 }
@@ -538,7 +538,8 @@ fn a_flush_begins_a_section_and_drops_the_frames_on_their_way() {
     let times: Vec<_> = report.buffers.iter().filter_map(|buffer| buffer.pts()).collect();
     assert_eq!(times, [0, 1, 2, 4, 5, 6, 7, 8, 9].map(|t| FRAME * t));
     assert_eq!(report.scores(), [scores_of_run(&both, 0..4), scores_of_run(&both, 4..10)].concat());
-    let pooled: Vec<_> = report.pooled.iter().map(|p| (p.reason.as_str(), p.section, p.frames)).collect();
+    let pooled: Vec<_> =
+        report.pooled.iter().map(|p| (p.reason.as_str(), p.section, p.counts.scored)).collect();
     // The next frame of the last one before the flush is unknown, so it is in no summary.
     assert_eq!(pooled, [("flush", 0, 3), ("eos", 1, 6)]);
 }
@@ -561,7 +562,7 @@ fn silence_of_both_inputs_is_reported_and_windows_go_on() {
     let later: Vec<_> = report.events[2..].iter().map(brief).collect();
     assert_eq!(later, [cleared("ref_sink"), cleared("dist_sink")]);
     let windows: Vec<_> =
-        report.windows.iter().map(|w| (w.running_time.unwrap().mseconds(), w.frames)).collect();
+        report.windows.iter().map(|w| (w.running_time.unwrap().mseconds(), w.counts.scored)).collect();
     // The next frame of the last one before the silence is unknown.
     assert_eq!(windows, [(400, 9), (800, 0), (1200, 0)]);
     assert_eq!(report.frames.len(), 17);
@@ -620,7 +621,7 @@ fn a_second_live_run_is_like_the_first() {
     rig.end();
     let report = rig.finish().unwrap();
     let last = report.pooled.last().unwrap();
-    assert_eq!((last.section, last.frames, last.unpaired), (0, 8, 0));
+    assert_eq!((last.section, last.counts.scored, last.counts.unpaired), (0, 8, 0));
     let indices: Vec<_> = report.metas()[before..].iter().map(|meta| meta.index).collect();
     assert_eq!(indices, (0..8).collect::<Vec<_>>());
     let scores = report.scores();

@@ -170,8 +170,8 @@ fn frames_in_device_memory_are_verified() {
             let before = DEVICE.count("hipStreamCreateWithPriority");
             let report = score(&[("psnr", "true"), ("verify", share)], &reference, &distorted).unwrap();
             let pooled = &report.pooled[0];
-            assert_eq!(pooled.wrong, 0, "{name} {format:?}");
-            (pooled.verified, DEVICE.count("hipStreamCreateWithPriority") - before)
+            assert_eq!(pooled.counts.wrong, 0, "{name} {format:?}");
+            (pooled.counts.verified, DEVICE.count("hipStreamCreateWithPriority") - before)
         };
         assert_eq!(verified("1").0, clip.frames as u64, "{name} {format:?}");
         // Creating a stream takes the driver's lock alone.

@@ -149,7 +149,7 @@ fn a_rectangle_may_change_while_the_video_plays() {
             let report = rig.run(&[("ref_sink", &marked[0]), ("dist_sink", &marked[1])]);
             let report = report.unwrap_or_else(|failure| panic!("{}", failure.text));
             assert_eq!(values(&report), values(&expected), "{marks:?}");
-            let frames: Vec<_> = report.pooled.iter().map(|pooled| pooled.frames).collect();
+            let frames: Vec<_> = report.pooled.iter().map(|pooled| pooled.counts.scored).collect();
             assert_eq!(frames, sections, "{marks:?}");
         }
     }

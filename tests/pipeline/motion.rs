@@ -30,7 +30,10 @@ fn pairs_have_the_scores_of_the_whole_stream_whichever_frames_are_missing() {
         assert_eq!(report.scores(), of(&whole, frames.iter().copied()), "{frames:?}");
         assert!(report.frames.iter().all(|frame| !frame.discont));
         let pooled = &report.pooled[0];
-        assert_eq!((pooled.frames, pooled.unpaired), (frames.len() as u64, (FRAMES - frames.len()) as u64));
+        assert_eq!(
+            (pooled.counts.scored, pooled.counts.unpaired),
+            (frames.len() as u64, (FRAMES - frames.len()) as u64)
+        );
     }
 }
 
@@ -79,7 +82,10 @@ fn pairs_beside_missing_reference_frames_count_nowhere() {
         (Scored, Discont, Discont, Scored)
     });
     let pooled = &report.pooled[0];
-    assert_eq!((pooled.frames, pooled.discont, pooled.unpaired), (FRAMES as u64 - 3, 2, 0));
+    assert_eq!(
+        (pooled.counts.scored, pooled.counts.discont, pooled.counts.unpaired),
+        (FRAMES as u64 - 3, 2, 0)
+    );
     let scores = report.scores();
     let counted: Vec<_> = (0..scores.len()).filter(|t| !(4..=5).contains(t)).map(|t| scores[t]).collect();
     let mean = counted.iter().sum::<f64>() / counted.len() as f64;
@@ -94,5 +100,5 @@ fn frames_of_varying_distance_are_no_gap() {
     let vary = |input: &Input| input.unannounced().retimed(|t| Some(ClockTime::from_mseconds(times[t])));
     let report = score(&[], &vary(&both.0), &vary(&both.1)).unwrap();
     assert_eq!(report.scores(), whole(&both));
-    assert_eq!((report.pooled[0].frames, report.pooled[0].discont), (FRAMES as u64, 0));
+    assert_eq!((report.pooled[0].counts.scored, report.pooled[0].counts.discont), (FRAMES as u64, 0));
 }

@@ -52,7 +52,7 @@ fn a_lost_frame_shifts_no_pairs_at_any_rate() {
                 );
                 let report = report.unwrap();
                 assert_partners(&report, &[lost as u64], distance);
-                assert_eq!(report.pooled[0].unpaired, 1, "{distance} {announced:?} {lost}");
+                assert_eq!(report.pooled[0].counts.unpaired, 1, "{distance} {announced:?} {lost}");
             }
         }
     }
@@ -147,7 +147,7 @@ fn wild_timestamps_cost_themselves() {
                 let report = rig.run(&[("ref_sink", &inputs.0), ("dist_sink", &inputs.1)]).unwrap();
                 assert_partners(&report, &[5], FRAME.nseconds());
                 assert_eq!(report.buffers.len(), FRAMES, "each frame leaves");
-                assert_eq!(report.pooled[0].unpaired, 1);
+                assert_eq!(report.pooled[0].counts.unpaired, 1);
                 assert!(report.windows.len() <= 1, "{:?}", report.windows);
                 let jumps = report.events.iter().filter(|event| event.event == Event::TimestampJump);
                 let mut jumps: Vec<_> = jumps.map(|event| event.pad.as_str()).collect();

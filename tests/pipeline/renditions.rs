@@ -219,7 +219,7 @@ fn streams_may_join_and_leave_while_playing() {
     let ended = score(&[], &both.0.keep(|t| t < 8), &both.1.keep(|t| t < 8)).unwrap().scores();
     assert_eq!(scores[3..], ended[7..]);
     let pooled: Vec<_> =
-        report.pooled.iter().map(|p| (p.pad.as_str(), p.reason.as_str(), p.frames)).collect();
+        report.pooled.iter().map(|p| (p.pad.as_str(), p.reason.as_str(), p.counts.scored)).collect();
     assert_eq!(pooled, [("dist_0", "released", 4), ("dist_sink", "eos", 12)]);
     let entries: Vec<_> = report.metas().iter().map(|meta| meta.scores.len()).collect();
     assert_eq!(entries[..3], [1; 3]);

@@ -167,7 +167,7 @@ fn a_stream_may_change_its_size_at_any_time() {
     }
     assert_eq!(values(&report, "dist_0"), expected);
     let sections: Vec<_> =
-        report.pooled.iter().map(|p| (p.pad.as_str(), p.reason.as_str(), p.frames)).collect();
+        report.pooled.iter().map(|p| (p.pad.as_str(), p.reason.as_str(), p.counts.scored)).collect();
     let middle = last as u64 - 3;
     let expected = [
         ("dist_0", "caps", 3),

@@ -293,7 +293,7 @@ fn subsampling_keeps_the_scores_of_the_frames_it_keeps() {
         let full = &all.frames[frame.index as usize];
         assert_eq!((frame.score, &frame.features), (full.score, &full.features));
     }
-    assert_eq!((report.pooled[0].frames, report.pooled[0].skipped), (4, 6));
+    assert_eq!((report.pooled[0].counts.scored, report.pooled[0].counts.skipped), (4, 6));
     assert_eq!(report.buffers.len(), clip.frames);
 }
 

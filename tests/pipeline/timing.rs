@@ -33,7 +33,7 @@ fn with_fps(input: &Input, fps: i32) -> Input {
 }
 
 fn pooled(report: &Report) -> Vec<(&str, &str, u32, u64)> {
-    report.pooled.iter().map(|p| (p.pad.as_str(), p.reason.as_str(), p.section, p.frames)).collect()
+    report.pooled.iter().map(|p| (p.pad.as_str(), p.reason.as_str(), p.section, p.counts.scored)).collect()
 }
 
 #[test]
@@ -117,7 +117,7 @@ fn frames_outside_the_segment_are_left_out() {
     let report = rig.finish().unwrap();
     let times: Vec<_> = report.buffers.iter().filter_map(|buffer| buffer.pts()).collect();
     assert_eq!(times, [0, 1, 4, 5, 6, 7, 8, 9].map(|t| FRAME * t));
-    assert_eq!((report.frames.len(), report.pooled[0].unpaired), (8, 0));
+    assert_eq!((report.frames.len(), report.pooled[0].counts.unpaired), (8, 0));
 }
 
 #[test]
@@ -219,7 +219,7 @@ fn a_flush_of_the_reference_alone_leaves_its_frames_out() {
     assert_eq!(report.stats.unwrap().get::<u64>("dist-unmatched"), Ok(1));
     // The next frame of the last one before the flush is unknown, so it is in no summary.
     let sections: Vec<_> =
-        report.pooled.iter().map(|of| (of.section, of.reason.as_str(), of.frames)).collect();
+        report.pooled.iter().map(|of| (of.section, of.reason.as_str(), of.counts.scored)).collect();
     assert_eq!(sections, [(0, "flush", 4), (1, "eos", 4)]);
 }
 
@@ -257,7 +257,7 @@ fn the_tolerance_may_change_while_playing() {
     rig.end();
     let report = rig.finish().unwrap();
     assert_eq!(report.scores(), scores_within(&both, 0..5));
-    assert_eq!((report.pooled[0].frames, report.pooled[0].unpaired), (5, 5));
+    assert_eq!((report.pooled[0].counts.scored, report.pooled[0].counts.unpaired), (5, 5));
 }
 
 #[test]
@@ -304,7 +304,7 @@ fn times_that_jump_on_both_sides_break_nothing() {
     for times in [&forwards as &dyn Fn(usize) -> Option<ClockTime>, &backwards] {
         let report = score(&[], &both.0.retimed(times), &both.1.retimed(times)).unwrap();
         assert_eq!(report.scores(), expected);
-        assert_eq!((report.buffers.len(), report.pooled[0].unpaired), (FRAMES, 0));
+        assert_eq!((report.buffers.len(), report.pooled[0].counts.unpaired), (FRAMES, 0));
     }
 }
 
@@ -315,7 +315,7 @@ fn a_jump_on_one_side_leaves_frames_unpaired_and_pairs_no_wrong_ones() {
         |t: usize| Some(FRAME * t as u64 + if (3..6).contains(&t) { ms(3_600_000) } else { ClockTime::ZERO });
     let report = score(&[], &both.0, &both.1.retimed(jump)).unwrap();
     assert_eq!(report.scores(), scores_within(&both, 0..3), "the first of them waits for its reference");
-    assert_eq!((report.pooled[0].frames, report.pooled[0].unpaired), (3, 7));
+    assert_eq!((report.pooled[0].counts.scored, report.pooled[0].counts.unpaired), (3, 7));
     let back = |t: usize| Some(if (3..6).contains(&t) { ms(t as u64) } else { FRAME * t as u64 });
     let report = score(&[], &both.0, &both.1.retimed(back)).unwrap();
     let others = [scores_within(&both, 0..3), scores_within(&both, 6..10)].concat();
@@ -357,11 +357,15 @@ fn a_reference_of_twice_the_frame_rate_is_half_unpaired() {
     let report = score(&[], &double, &both.1).unwrap();
     let alone: Vec<f64> = (0..FRAMES).flat_map(|t| scores_of_run(&both, t..t + 1)).collect();
     assert_eq!(report.scores(), alone);
-    assert_eq!((report.pooled[0].frames, report.pooled[0].unpaired), (10, 10));
+    assert_eq!((report.pooled[0].counts.scored, report.pooled[0].counts.unpaired), (10, 10));
     // With `missing-frame=repeat`, each frame counts for as long as it is shown.
     let repeated = score(&[("missing-frame", "repeat")], &double, &both.1).unwrap();
     assert_eq!(
-        (repeated.pooled[0].frames, repeated.pooled[0].repeated, repeated.pooled[0].unpaired),
+        (
+            repeated.pooled[0].counts.scored,
+            repeated.pooled[0].counts.repeated,
+            repeated.pooled[0].counts.unpaired
+        ),
         (20, 10, 0)
     );
     assert!(repeated.frames.iter().all(|frame| frame.repeated == (frame.index % 2 == 1)));
@@ -416,7 +420,7 @@ fn pairing_by_number_does_not_look_at_times() {
     let wild = both.1.retimed(|t| Some(ms([900, 3, 77, 5000, 1, 2, 60, 700, 8, 9][t])));
     let report = score(&[("pairing", "index")], &both.0, &wild).unwrap();
     assert_eq!(report.scores(), score(&[], &both.0, &both.1).unwrap().scores());
-    assert_eq!(report.pooled[0].unpaired, 0);
+    assert_eq!(report.pooled[0].counts.unpaired, 0);
     assert_eq!(report.frames[0].dist_running_time, Some(ms(900)));
 }
 
@@ -457,7 +461,7 @@ fn time_codes_pair_frames_over_midnight() {
     let distorted = with_time_codes(&moved, 0).keep(|t| t >= 2);
     let report = score(&timecode, &reference, &distorted).unwrap();
     assert_eq!(report.scores(), scores_of_run(&both, 0..8)[2..]);
-    assert_eq!(report.pooled[0].unpaired, 2);
+    assert_eq!(report.pooled[0].counts.unpaired, 2);
 }
 
 #[test]
@@ -479,10 +483,10 @@ fn frames_without_what_pairs_them_are_left_out() {
     assert_eq!(report.scores(), scores_without(&both, 4));
     let report = score(&timecode, &strip(&both.0, 4), &with_time_codes(&both.1, 0)).unwrap();
     assert_eq!(report.scores(), scores_without(&both, 4));
-    assert_eq!((report.buffers.len(), report.pooled[0].unpaired), (FRAMES, 1));
+    assert_eq!((report.buffers.len(), report.pooled[0].counts.unpaired), (FRAMES, 1));
     // Without time codes nothing is scored, and nothing hangs.
     let report = score(&timecode, &both.0, &both.1).unwrap();
-    assert_eq!((report.pooled[0].frames, report.pooled[0].unpaired), (0, 10));
+    assert_eq!((report.pooled[0].counts.scored, report.pooled[0].counts.unpaired), (0, 10));
 }
 
 #[test]
@@ -504,7 +508,7 @@ fn reference_timestamps_pair_frames_within_the_tolerance() {
     let expected = score(&[], &both.0, &both.1).unwrap().scores();
     assert_eq!(by_stamp("5000000", 4).scores(), expected);
     assert_eq!(by_stamp("5000000", 5).scores(), expected);
-    assert_eq!(by_stamp("5000000", 6).pooled[0].frames, 0);
+    assert_eq!(by_stamp("5000000", 6).pooled[0].counts.scored, 0);
     assert_eq!(by_stamp("18446744073709551615", 19).scores(), expected);
 }
 
@@ -518,10 +522,10 @@ fn a_missing_frame_may_be_what_a_viewer_saw() {
     let repeated: Vec<_> = report.frames.iter().filter(|frame| frame.repeated).collect();
     assert_eq!((repeated.len(), repeated[0].index), (1, 4));
     assert_eq!(repeated[0].dist_running_time, Some(FRAME * 3));
-    assert_eq!((report.pooled[0].repeated, report.pooled[0].unpaired), (1, 0));
+    assert_eq!((report.pooled[0].counts.repeated, report.pooled[0].counts.unpaired), (1, 0));
     // There is no frame to repeat before the first.
     let report = score(&[("missing-frame", "repeat")], &both.0, &both.1.keep(|t| t >= 2)).unwrap();
-    assert_eq!((report.pooled[0].frames, report.pooled[0].unpaired), (8, 2));
+    assert_eq!((report.pooled[0].counts.scored, report.pooled[0].counts.unpaired), (8, 2));
 }
 
 #[test]

@@ -24,7 +24,7 @@ fn on_either_kind_of_gpu() {
 fn the_cpu_is_not_verified() {
     let both = sides(3);
     let report = score(&[("backend", "cpu"), ("verify", "1")], &both.0, &both.1).unwrap();
-    assert_eq!((report.pooled[0].verified, report.pooled[0].wrong), (0, 0));
+    assert_eq!((report.pooled[0].counts.verified, report.pooled[0].counts.wrong), (0, 0));
 }
 
 fn wrong(report: &Report) -> Vec<&EventMessage> {
@@ -82,8 +82,13 @@ mod on_gpu {
                 // Some clips are too small for some of the features.
                 let Ok(report) = score(&properties, &reference, &distorted) else { continue };
                 let pooled = &report.pooled[0];
-                verified += pooled.verified;
-                assert_eq!((pooled.verified, pooled.wrong), (pooled.frames, 0), "{} {features}", clip.name);
+                verified += pooled.counts.verified;
+                assert_eq!(
+                    (pooled.counts.verified, pooled.counts.wrong),
+                    (pooled.counts.scored, 0),
+                    "{} {features}",
+                    clip.name
+                );
                 assert_eq!(wrong(&report), Vec::<&EventMessage>::new());
             }
         }
@@ -98,8 +103,12 @@ mod on_gpu {
             let (rig, report, expected) = broken(fault, &[], 5);
             let events = wrong(&report);
             let pooled = &report.pooled[0];
-            assert_eq!((pooled.verified, pooled.wrong), (FRAMES as u64, events.len() as u64), "{fault}");
-            assert_eq!(rig.stats().get::<u64>("wrong"), Ok(pooled.wrong), "{fault}");
+            assert_eq!(
+                (pooled.counts.verified, pooled.counts.wrong),
+                (FRAMES as u64, events.len() as u64),
+                "{fault}"
+            );
+            assert_eq!(rig.stats().get::<u64>("wrong"), Ok(pooled.counts.wrong), "{fault}");
             // Four frames are in flight, whose kernels and copies take turns as the device likes.
             let event = events[0];
             let frame = event.frame.unwrap();
@@ -191,9 +200,12 @@ mod on_gpu {
         DEVICE.fail("");
         let pooled = &report.pooled[0];
         let first = wrong(&report)[0].frame.unwrap();
-        println!("injected in frame 0, noticed in frame {first}, {} of {MANY} verified", pooled.verified);
-        assert!((5..60).contains(&pooled.verified), "{}", pooled.verified);
-        assert!(pooled.wrong > 0 && pooled.wrong <= pooled.verified);
+        println!(
+            "injected in frame 0, noticed in frame {first}, {} of {MANY} verified",
+            pooled.counts.verified
+        );
+        assert!((5..60).contains(&pooled.counts.verified), "{}", pooled.counts.verified);
+        assert!(pooled.counts.wrong > 0 && pooled.counts.wrong <= pooled.counts.verified);
     }
 
     #[test]
@@ -212,7 +224,7 @@ mod on_gpu {
         let pooled = rig.finish().unwrap().pooled[0].clone();
         // The previous picture of the first group after the change was not kept.
         let not = rig.stats().get::<u64>("not-verified").unwrap();
-        assert_eq!((pooled.verified, pooled.wrong, not), (7, 0, 1));
+        assert_eq!((pooled.counts.verified, pooled.counts.wrong, not), (7, 0, 1));
     }
 
     /// All elements share one thread that copies and one pool of threads that compute.
@@ -231,7 +243,7 @@ mod on_gpu {
         until(|| threads() == [1, 1]);
         for rig in rigs {
             rig.end();
-            assert_eq!(rig.finish().unwrap().pooled[0].verified, 4);
+            assert_eq!(rig.finish().unwrap().pooled[0].counts.verified, 4);
         }
         until(|| threads() == [0, 0]);
     }
@@ -256,12 +268,12 @@ mod on_gpu {
         rig.end();
         let pooled = rig.finish().unwrap().pooled[0].clone();
         let not = rig.stats().get::<u64>("not-verified").unwrap();
-        assert_eq!(pooled.wrong, 0);
+        assert_eq!(pooled.counts.wrong, 0);
         assert!(
-            not > 0 && pooled.verified + not <= pooled.frames,
+            not > 0 && pooled.counts.verified + not <= pooled.counts.scored,
             "{} {not} {}",
-            pooled.verified,
-            pooled.frames
+            pooled.counts.verified,
+            pooled.counts.scored
         );
     }
 }

@@ -45,7 +45,7 @@ fn assert_window(report: &Report, window: &PooledMessage) {
     let scores = scores_within(report, window);
     let mean = scores.iter().sum::<f64>() / scores.len() as f64;
     let end = window.running_time;
-    assert_eq!(window.frames, scores.len() as u64, "the window up to {end:?}");
+    assert_eq!(window.counts.scored, scores.len() as u64, "the window up to {end:?}");
     assert!((window.stats.mean - mean).abs() < 1e-9, "{} and {mean} at {end:?}", window.stats.mean);
     assert_eq!(window.score, window.stats.mean);
     assert_eq!(window.stats.min, scores.iter().copied().fold(f64::MAX, f64::min));
@@ -80,7 +80,7 @@ fn windows_count_what_was_not_scored() {
     let both = sides(40);
     let properties = [("window", "400000000"), ("window-interval", "400000000"), ("pool-method", "min")];
     let report = score(&properties, &both.0, &both.1.keep(|t| !(12..15).contains(&t))).unwrap();
-    let counts: Vec<_> = report.windows.iter().map(|w| (w.frames, w.unpaired)).collect();
+    let counts: Vec<_> = report.windows.iter().map(|w| (w.counts.scored, w.counts.unpaired)).collect();
     assert_eq!(counts, [(10, 0), (7, 3), (10, 0)]);
     assert!(
         report.windows.iter().all(|window| window.score == window.stats.min && window.pool_method == "min")
@@ -103,8 +103,11 @@ fn windows_go_on_when_nothing_can_be_scored() {
     }
     rig.end();
     let report = rig.finish().unwrap();
-    let windows: Vec<_> =
-        report.windows.iter().map(|w| (w.running_time.unwrap().mseconds(), w.frames, w.unpaired)).collect();
+    let windows: Vec<_> = report
+        .windows
+        .iter()
+        .map(|w| (w.running_time.unwrap().mseconds(), w.counts.scored, w.counts.unpaired))
+        .collect();
     assert_eq!(
         windows,
         [(200, 5, 0), (400, 5, 0), (600, 0, 5), (800, 0, 5), (1000, 0, 5), (1200, 0, 5), (1400, 5, 0)]
@@ -275,7 +278,8 @@ fn statistics_can_be_reset() {
     let report = rig.finish().unwrap();
     // Resetting the statistics does not end the run.
     assert_eq!(report.scores(), score(&[], &both.0, &both.1).unwrap().scores());
-    let pooled: Vec<_> = report.pooled.iter().map(|p| (p.reason.as_str(), p.section, p.frames)).collect();
+    let pooled: Vec<_> =
+        report.pooled.iter().map(|p| (p.reason.as_str(), p.section, p.counts.scored)).collect();
     assert_eq!(pooled, [("reset", 0, 19), ("eos", 1, 21)]);
     assert_eq!(report.stats.as_ref().unwrap().get::<u64>("frames-scored"), Ok(21));
     let min = report.scores()[19..].iter().copied().fold(f64::MAX, f64::min);

@@ -89,7 +89,10 @@ impl Scores {
     /// Returns the number of frames without a partner: of the original, and of the rendition.
     pub fn unpaired(&self) -> [u64; 2] {
         let [own, other] = self.pairing.as_ref().map_or([0, 0], |pairing| pairing.left_out);
-        [own + self.count(|section| section.unpaired), other + self.count(|section| section.dist_unmatched)]
+        [
+            own + self.count(|section| section.counts.unpaired),
+            other + self.count(|section| section.counts.dist_unmatched),
+        ]
     }
 
     /// Pools the values of a model or a feature; `None` without scores.

@@ -74,7 +74,7 @@ fn rendition(scores: &Scores, video: Option<&Video>, worst: usize) -> Value {
         "frames": scores.frames.len(),
         "pairing": scores.pairing,
         "unpaired": scores.unpaired()[0],
-        "skipped": scores.count(|section| section.skipped),
+        "skipped": scores.count(|section| section.counts.skipped),
         "dist_unmatched": scores.unpaired()[1],
         "offset": scores.offset.map(|offset| offset as f64 / 1e9),
         "pooled": pooled,

@@ -2,7 +2,7 @@
 
 //! Monitoring of endless streams of scores: pure state machines, which get the time as an argument.
 //!
-//! [`summary`] computes statistics over many frames, and [`window`] over the last seconds. [`alarm`] raises alarms
+//! [`counts`] says what became of frames, [`summary`] computes statistics over many frames, and [`window`] over the last seconds. [`alarm`] raises alarms
 //! that do not flap. [`outage`] finds frozen and black pictures in small copies ([`thumbnail`]), from which [`align`]
 //! finds the delay of the distorted video, too. [`load`] detects an overloaded machine. [`prometheus`] exports the
 //! results as text, and [`output`] writes to files, devices and pipes.
@@ -10,6 +10,7 @@
 pub mod alarm;
 pub mod align;
 pub mod compute_time;
+pub mod counts;
 pub mod load;
 pub mod outage;
 pub mod output;

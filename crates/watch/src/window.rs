@@ -5,45 +5,11 @@
 //! Running time is divided into slices of one interval, or of several if the window would have more than
 //! `MAX_SLICES`. A window keeps the scores of its frames, eight bytes each, so its percentiles are exact.
 
+use crate::counts::Counts;
 use crate::summary::{Summary, Values};
 
 /// Largest number of slices in a window.
 const MAX_SLICES: u64 = 60;
-
-/// Numbers of frames by result, in addition to scores.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
-    /// Reference frames without a distorted frame.
-    pub unpaired: u64,
-    /// Reference frames omitted on purpose (`subsample`, overload).
-    pub skipped: u64,
-    /// Reference frames scored with an earlier distorted frame.
-    pub repeated: u64,
-    /// Distorted frames without a reference frame.
-    pub unmatched: u64,
-    /// Reference frames whose score does not count because the offset was unknown.
-    pub aligning: u64,
-    /// Reference frames whose score does not count because neighbouring reference frames are missing.
-    pub discont: u64,
-    /// Frames verified by another backend.
-    pub verified: u64,
-    /// Verified frames with a different result.
-    pub wrong: u64,
-}
-
-impl Counts {
-    /// Adds other counts.
-    pub fn add(&mut self, other: &Self) {
-        self.unpaired += other.unpaired;
-        self.skipped += other.skipped;
-        self.repeated += other.repeated;
-        self.unmatched += other.unmatched;
-        self.aligning += other.aligning;
-        self.discont += other.discont;
-        self.verified += other.verified;
-        self.wrong += other.wrong;
-    }
-}
 
 /// A window that has ended.
 #[derive(Clone, Debug, Default)]
@@ -97,7 +63,7 @@ impl Window {
     /// Adds counts at this running time, as [`Self::push`] adds a score.
     pub fn count(&mut self, running_time: u64, counts: Counts) {
         if let Some(slice) = self.slice(running_time) {
-            slice.counts.add(&counts);
+            slice.counts += counts;
         }
     }
 
@@ -130,7 +96,7 @@ impl Window {
         let (later, earlier) = self.slices.split_at(self.place(newest) + 1);
         for slice in earlier.iter().chain(later).filter(|s| (oldest..=newest).contains(&s.number)) {
             figures.summary.merge(&slice.summary);
-            figures.counts.add(&slice.counts);
+            figures.counts += slice.counts;
         }
         figures
     }
@@ -189,11 +155,12 @@ mod tests {
             unpaired: 2,
             skipped: 3,
             repeated: 4,
-            unmatched: 5,
+            dist_unmatched: 5,
             aligning: 6,
             discont: 9,
             verified: 7,
             wrong: 8,
+            ..Counts::default()
         };
         window.count(1, counts);
         let figures = window.advance(SECOND).unwrap();

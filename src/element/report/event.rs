@@ -16,87 +16,58 @@
 use gst::{ClockTime, Structure, StructureRef};
 
 use super::message::{ParseError, field};
+use super::named::named;
 
 /// Name of the message structure.
 pub const NAME: &str = "hipvmaf-event";
 
-/// Kind of an event.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Event {
-    /// The score was below `alarm-low` for `alarm-hold`; it is above `alarm-clear` again.
-    #[default]
-    Alarm,
-    /// The distorted picture stands still while the reference moves.
-    Freeze,
-    /// The distorted picture is black while the reference is not.
-    Black,
-    /// One of the inputs does not deliver.
-    Dropout,
-    /// Reference frames had no distorted frame; posted when the gap has ended.
-    Unpaired,
-    /// The offset between reference and distorted video was found or has changed; without an offset, `align=auto` has given
-    /// up looking for it.
-    Alignment,
-    /// The offset was another one for some time than the one that frames were paired by (`align=auto`): the scores from
-    /// `since` to `running-time` are of wrong pairs.
-    Mispaired,
-    /// Pairs come faster than they can be scored and are left out, or frames are missing while the machine has no computing
-    /// time left.
-    Overload,
-    /// Downstream does not take what is pushed, and frames are held up by that.
-    DownstreamBlocked,
-    /// A pad has had nothing for `stall-time` while frames wait at another one.
-    Stalled,
-    /// A timestamp is far ahead of the others of its stream, or of the clock.
-    TimestampJump,
-    /// The GPU has computed something else for a frame than the CPU, as [`verify`](crate::HipVmaf) found out.
-    WrongScore,
-    /// The GPU is gone; the error that stops the element comes next.
-    DeviceLost,
-    /// A stream of several cannot be scored, and says why; it can again.
-    Failed,
-}
-
-impl Event {
-    const NAMES: [(Self, &'static str); 14] = [
-        (Self::Alarm, "alarm"),
-        (Self::Freeze, "freeze"),
-        (Self::Black, "black"),
-        (Self::Dropout, "dropout"),
-        (Self::Unpaired, "unpaired"),
-        (Self::Alignment, "alignment"),
-        (Self::Mispaired, "mispaired"),
-        (Self::Overload, "overload"),
-        (Self::DownstreamBlocked, "downstream-blocked"),
-        (Self::Stalled, "stalled"),
-        (Self::TimestampJump, "timestamp-jump"),
-        (Self::WrongScore, "wrong-score"),
-        (Self::DeviceLost, "device-lost"),
-        (Self::Failed, "failed"),
-    ];
-
-    /// The name of the event in the message's field `event`.
-    pub fn name(self) -> &'static str {
-        Self::NAMES.iter().find(|(event, _)| *event == self).map_or("", |(_, name)| name)
+named! {
+    /// Kind of an event.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub enum Event {
+        /// The score was below `alarm-low` for `alarm-hold`; it is above `alarm-clear` again.
+        #[default]
+        Alarm = "alarm",
+        /// The distorted picture stands still while the reference moves.
+        Freeze = "freeze",
+        /// The distorted picture is black while the reference is not.
+        Black = "black",
+        /// One of the inputs does not deliver.
+        Dropout = "dropout",
+        /// Reference frames had no distorted frame; posted when the gap has ended.
+        Unpaired = "unpaired",
+        /// The offset between reference and distorted video was found or has changed; without an offset, `align=auto` has given
+        /// up looking for it.
+        Alignment = "alignment",
+        /// The offset was another one for some time than the one that frames were paired by (`align=auto`): the scores from
+        /// `since` to `running-time` are of wrong pairs.
+        Mispaired = "mispaired",
+        /// Pairs come faster than they can be scored and are left out, or frames are missing while the machine has no computing
+        /// time left.
+        Overload = "overload",
+        /// Downstream does not take what is pushed, and frames are held up by that.
+        DownstreamBlocked = "downstream-blocked",
+        /// A pad has had nothing for `stall-time` while frames wait at another one.
+        Stalled = "stalled",
+        /// A timestamp is far ahead of the others of its stream, or of the clock.
+        TimestampJump = "timestamp-jump",
+        /// The GPU has computed something else for a frame than the CPU, as [`verify`](crate::HipVmaf) found out.
+        WrongScore = "wrong-score",
+        /// The GPU is gone; the error that stops the element comes next.
+        DeviceLost = "device-lost",
+        /// A stream of several cannot be scored, and says why; it can again.
+        Failed = "failed",
     }
 }
 
-/// Says whether an event begins, ends, or happens once.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum EventState {
-    #[default]
-    Raised,
-    Cleared,
-    Info,
-}
-
-impl EventState {
-    const NAMES: [(Self, &'static str); 3] =
-        [(Self::Raised, "raised"), (Self::Cleared, "cleared"), (Self::Info, "info")];
-
-    /// The name of the state in the message's field `state`.
-    pub fn name(self) -> &'static str {
-        Self::NAMES.iter().find(|(state, _)| *state == self).map_or("", |(_, name)| name)
+named! {
+    /// Says whether an event begins, ends, or happens once.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub enum EventState {
+        #[default]
+        Raised = "raised",
+        Cleared = "cleared",
+        Info = "info",
     }
 }
 
@@ -166,9 +137,8 @@ impl TryFrom<&StructureRef> for EventMessage {
             return Err(ParseError::Name { found: s.name().to_string(), expected: NAME });
         }
         let (event, state) = (field::<String>(s, "event")?, field::<String>(s, "state")?);
-        let event = Event::NAMES.iter().find(|(_, name)| *name == event).ok_or(ParseError::Type(event))?.0;
-        let state =
-            EventState::NAMES.iter().find(|(_, name)| *name == state).ok_or(ParseError::Type(state))?.0;
+        let event = Event::parse(&event).ok_or(ParseError::Type(event))?;
+        let state = EventState::parse(&state).ok_or(ParseError::Type(state))?;
         let time = |name| s.get::<u64>(name).ok().map(ClockTime::from_nseconds);
         Ok(Self {
             event,
@@ -198,8 +168,8 @@ mod tests {
     #[test]
     fn events_survive_the_bus() {
         gst::init().unwrap();
-        for (event, _) in Event::NAMES {
-            for (state, _) in EventState::NAMES {
+        for &event in Event::ALL {
+            for &state in EventState::ALL {
                 let message = EventMessage {
                     event,
                     state,

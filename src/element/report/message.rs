@@ -17,6 +17,9 @@
 
 use gst::prelude::*;
 use gst::{ClockTime, Structure, StructureRef};
+pub use watch::counts::Counts;
+
+use super::named::named;
 
 /// Name of the message structure, the same as that of GStreamer's own `vmaf` element.
 pub const NAME: &str = "VMAF";
@@ -24,47 +27,29 @@ pub const NAME: &str = "VMAF";
 /// Named values in their reported order.
 pub type Values = Vec<(String, f64)>;
 
-/// The fate of a frame.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize, serde::Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum ScoreState {
-    /// The frame has a score.
-    Scored,
-    /// The frame has a score that does not count: the offset of the distorted video is not known yet (`align=auto`), so
-    /// the pair may be wrong.
-    Aligning,
-    /// The frame has a score that does not count: reference frames beside it are missing, so its motion is not that of the
-    /// stream.
-    Discont,
-    /// There was no distorted frame to compare the frame with.
-    #[default]
-    Unpaired,
-    /// The pair was skipped on purpose (`subsample`), or because pairs came faster than they could be scored
-    /// (`overload`).
-    Skipped,
-    /// The frame had to leave before its score existed (live pipelines); the score is in the message.
-    Late,
-    /// The distorted stream cannot be scored; the event `failed` says why.
-    Failed,
-}
-
-impl ScoreState {
-    const NAMES: [(Self, &'static str); 7] = [
-        (Self::Scored, "scored"),
-        (Self::Aligning, "aligning"),
-        (Self::Discont, "discont"),
-        (Self::Unpaired, "unpaired"),
-        (Self::Skipped, "skipped"),
-        (Self::Late, "late"),
-        (Self::Failed, "failed"),
-    ];
-
-    pub(crate) fn name(self) -> &'static str {
-        Self::NAMES.iter().find(|(state, _)| *state == self).map_or("", |(_, name)| name)
-    }
-
-    pub(crate) fn parse(name: &str) -> Option<Self> {
-        Self::NAMES.iter().find(|(_, n)| *n == name).map(|(state, _)| *state)
+named! {
+    /// The fate of a frame.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize, serde::Serialize)]
+    #[serde(rename_all = "lowercase")]
+    pub enum ScoreState {
+        /// The frame has a score.
+        Scored = "scored",
+        /// The frame has a score that does not count: the offset of the distorted video is not known yet (`align=auto`), so
+        /// the pair may be wrong.
+        Aligning = "aligning",
+        /// The frame has a score that does not count: reference frames beside it are missing, so its motion is not that of the
+        /// stream.
+        Discont = "discont",
+        /// There was no distorted frame to compare the frame with.
+        #[default]
+        Unpaired = "unpaired",
+        /// The pair was skipped on purpose (`subsample`), or because pairs came faster than they could be scored
+        /// (`overload`).
+        Skipped = "skipped",
+        /// The frame had to leave before its score existed (live pipelines); the score is in the message.
+        Late = "late",
+        /// The distorted stream cannot be scored; the event `failed` says why.
+        Failed = "failed",
     }
 }
 
@@ -146,26 +131,8 @@ pub struct PooledMessage {
     pub pool_method: String,
     /// Why now: `eos`, `flush`, `caps`, `reset` or `released`; of a window `interval`.
     pub reason: String,
-    /// Scored frames.
-    pub frames: u64,
-    /// Reference frames that had no distorted frame.
-    pub unpaired: u64,
-    /// Pairs left out on purpose (`subsample`), or as they came faster than they could be scored (`overload`).
-    pub skipped: u64,
-    /// Distorted frames used a second time.
-    pub repeated: u64,
-    /// Distorted frames that were compared with no reference frame.
-    pub dist_unmatched: u64,
-    /// Reference frames whose score does not count, as the offset of the distorted video was not known (`align=auto`).
-    pub aligning: u64,
-    /// Frames whose score does not count as reference frames beside them are missing.
-    pub discont: u64,
-    /// Frames scored on a GPU that the CPU has computed again (`verify`).
-    pub verified: u64,
-    /// Frames of those for which it came to something else.
-    pub wrong: u64,
-    /// Share of the reference frames that were scored, 0.0..=1.0.
-    pub coverage: f64,
+    /// Numbers of frames by result.
+    pub counts: Counts,
     pub stats: Stats,
     /// Origin of the scores: version, backend and device, models with SHA-256 of their files, settings. Not in windows.
     pub provenance: Option<Structure>,
@@ -318,16 +285,10 @@ impl PooledMessage {
         let mut s = self.common.to_structure(kind);
         s.set("pool-method", &self.pool_method);
         s.set("reason", &self.reason);
-        s.set("frames", self.frames);
-        s.set("unpaired", self.unpaired);
-        s.set("skipped", self.skipped);
-        s.set("repeated", self.repeated);
-        s.set("dist-unmatched", self.dist_unmatched);
-        s.set("aligning", self.aligning);
-        s.set("discont-frames", self.discont);
-        s.set("verified", self.verified);
-        s.set("wrong", self.wrong);
-        s.set("coverage", self.coverage);
+        for (name, count) in self.counts.in_messages() {
+            s.set(name, count);
+        }
+        s.set("coverage", self.counts.coverage());
         for (name, value) in self.stats.fields() {
             s.set(name, value);
         }
@@ -342,16 +303,7 @@ impl PooledMessage {
             common,
             pool_method: field(s, "pool-method")?,
             reason: field(s, "reason")?,
-            frames: field(s, "frames")?,
-            unpaired: field(s, "unpaired")?,
-            skipped: field(s, "skipped")?,
-            repeated: field(s, "repeated")?,
-            dist_unmatched: field(s, "dist-unmatched")?,
-            aligning: field(s, "aligning")?,
-            discont: field(s, "discont-frames")?,
-            verified: field(s, "verified")?,
-            wrong: field(s, "wrong")?,
-            coverage: field(s, "coverage")?,
+            counts: Counts::of_message(|name| field(s, name))?,
             stats: Stats::parse(s)?,
             provenance: s.get("provenance").ok(),
         })
@@ -448,17 +400,18 @@ mod tests {
             common: common(),
             pool_method: "harmonic_mean".into(),
             reason: "eos".into(),
-            frames: 10,
-            unpaired: 2,
-            skipped: 1,
-            repeated: 0,
-            dist_unmatched: 6,
-            aligning: 4,
-            discont: 2,
-            verified: 3,
-            wrong: 1,
+            counts: Counts {
+                scored: 10,
+                unpaired: 2,
+                skipped: 1,
+                aligning: 4,
+                discont: 2,
+                repeated: 0,
+                dist_unmatched: 6,
+                verified: 3,
+                wrong: 1,
+            },
             provenance: Some(Structure::builder("provenance").field("version", "0.1.0").build()),
-            coverage: 0.75,
             stats: Stats { min: 1.0, max: 2.0, mean: 1.5, p50: 1.25, ..Stats::default() },
         };
         let parse = |kind| VmafMessage::try_from(&*pooled.to_structure(kind));

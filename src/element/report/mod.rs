@@ -6,6 +6,7 @@ pub mod event;
 pub mod exact;
 pub mod message;
 pub mod meta;
+mod named;
 pub mod provenance;
 pub mod results;
 pub mod writer;

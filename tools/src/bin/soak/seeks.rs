@@ -86,7 +86,9 @@ pub fn run(seeks: u32, seed: u64) -> Result<Vec<String>, Box<dyn Error>> {
         }
         match message.structure().map(VmafMessage::try_from) {
             Some(Ok(VmafMessage::Frame(frame))) => faults.extend(fault(&frame).filter(|_| faults.len() < 10)),
-            Some(Ok(VmafMessage::Pooled(pooled))) => last = Some((pooled.frames, pooled.unpaired)),
+            Some(Ok(VmafMessage::Pooled(pooled))) => {
+                last = Some((pooled.counts.scored, pooled.counts.unpaired))
+            }
             _ => {}
         }
     }
