@@ -22,9 +22,9 @@ use engine::EngineError;
 use engine::backend::hip::Hip;
 use engine::backend::{self, Backend, BackendError, Completion};
 use engine::frame::{Geometry, Picture};
-use engine::metrics::damage::{Damage, DamageSums};
+use engine::metrics::damage::DamageSums;
 use engine::scale::Scaling;
-use engine::session::{PairScore, Session, Verdict, Wrong};
+use engine::session::{PairScore, Session, Tag, Verdict, Wrong};
 use gpu::{Device, DeviceInfo, Selection};
 use gst::ClockTime;
 use gst_video::VideoInfo;
@@ -227,7 +227,6 @@ impl WorkerThread {
             session,
             setup: None,
             trial: fallback.map(|fallback| Trial { fallback, taken: vec![] }),
-            audits: vec![],
             on_wrong: OnWrongScore::default(),
             distrust,
             recent: VecDeque::new(),
@@ -294,9 +293,6 @@ enum Taken {
 struct Track {
     rendition: u64,
     failed: bool,
-    /// Numbers of the frames whose scores, and whose damage, are still to come.
-    scores: VecDeque<u64>,
-    damages: VecDeque<u64>,
 }
 
 /// Number of a group in the order of submission.
@@ -308,16 +304,6 @@ struct InFlight {
     since: Instant,
     /// If the element waits to hear that it is done, whether it had pairs.
     counted: Option<bool>,
-}
-
-/// A group that is computed again.
-struct Audited {
-    /// The number of the group in the session.
-    number: u64,
-    index: u64,
-    running_time: ClockTime,
-    /// Numbers of its renditions, in order.
-    renditions: Vec<u64>,
 }
 
 /// The thread that waits for groups, and has each collected once its end was signalled.
@@ -377,8 +363,6 @@ struct Worker {
     /// The present set-up of the session.
     setup: Option<Setup>,
     trial: Option<Trial>,
-    /// Groups whose verdict is outstanding.
-    audits: Vec<Audited>,
     on_wrong: OnWrongScore,
     distrust: Distrust,
     /// The last reference frames of the run, oldest first, as many as scores depend on and one more.
@@ -662,7 +646,7 @@ impl Worker {
             Some(backend::Group { reference, distorted: vec![], history_only: true })
         });
         self.session.take_over(backend, groups.collect())?;
-        self.last_of_gpu = self.tracks.iter().filter_map(|track| track.scores.back()).max().copied();
+        self.last_of_gpu = self.recent.back().map(|last| last.index);
         self.news.push(News::Backend(Used::of(&self.session)));
         self.collect()
     }
@@ -680,15 +664,9 @@ impl Worker {
         if let Some(trial) = &mut self.trial {
             trial.taken.clear();
         }
-        let track = |(rendition, _): &(u64, Option<Scaling>)| Track {
-            rendition: *rendition,
-            failed: false,
-            scores: VecDeque::new(),
-            damages: VecDeque::new(),
-        };
+        let track = |(rendition, _): &(u64, Option<Scaling>)| Track { rendition: *rendition, failed: false };
         self.tracks = setup.renditions.iter().map(track).collect();
         self.importers.clear();
-        self.audits.clear();
         self.session.set_patient(setup.patient);
         self.session.set_copiers(if setup.patient { self.copiers } else { 1 });
         let scalings: Vec<_> = setup.renditions.iter().map(|(_, scaling)| *scaling).collect();
@@ -773,32 +751,19 @@ impl Worker {
                 }
             }
         }
-        let tracks: Vec<usize> = pictures.iter().map(|(track, _)| *track).collect();
-        if tracks.is_empty() && self.session.plan().lookback() == 0 {
+        if pictures.is_empty() && self.session.plan().lookback() == 0 {
             if counted {
                 self.done(&group);
             }
             return self.collect();
         }
-        let index = group.index;
         if let Some(trial) = &mut self.trial {
             let readable = |(rendition, _): &(u64, Frame)| mapped.iter().any(|(_, of, _)| of == rendition);
             let distorted = group.distorted.iter().filter(|frame| readable(frame)).cloned().collect();
             trial.taken.push(Taken::Group(Group { distorted, ..group.clone() }, counted));
         }
-        let damage = self.session.plan().work.get::<Damage>().is_some();
-        for track in tracks {
-            self.tracks[track].scores.push_back(index);
-            if damage {
-                self.tracks[track].damages.push_back(index);
-            }
-        }
-        self.session.submit(reference, pictures)?;
-        if let Some(number) = self.session.audited() {
-            let renditions = mapped.iter().map(|(_, rendition, _)| *rendition).collect();
-            let running_time = group.running_time;
-            self.audits.push(Audited { number, index, running_time, renditions });
-        }
+        let tag = Tag { index: group.index, time: group.running_time.nseconds() };
+        self.session.submit(tag, reference, pictures)?;
         let ticket = self.next;
         self.next += 1;
         self.groups.push_back(InFlight { ticket, since, counted: counted.then_some(pairs) });
@@ -835,16 +800,14 @@ impl Worker {
     /// Takes what is complete.
     fn collect(&mut self) -> Result<(), Error> {
         let collected = self.session.collect();
-        while let Some((track, damage)) = self.session.take_damage() {
-            let Some(track) = self.tracks.get_mut(track) else { continue };
-            let index = track.damages.pop_front();
-            self.news.extend(index.map(|index| News::Damaged { rendition: track.rendition, index, damage }));
+        let rendition = |track: usize| self.tracks.get(track).map(|track| track.rendition);
+        while let Some((track, Tag { index, .. }, damage)) = self.session.take_damage() {
+            let damaged = |rendition| News::Damaged { rendition, index, damage };
+            self.news.extend(rendition(track).map(damaged));
         }
         for score in collected.iter().flatten() {
-            let Some(track) = self.tracks.get_mut(score.rendition) else { continue };
-            let index = track.scores.pop_front();
-            let scored = |index| News::Scored { rendition: track.rendition, index, score: score.clone() };
-            self.news.extend(index.map(scored));
+            let scored = |rendition| News::Scored { rendition, index: score.tag.index, score: score.clone() };
+            self.news.extend(rendition(score.rendition).map(scored));
         }
         self.collect_verdicts();
         while self.groups.len() > self.session.in_flight() {
@@ -860,20 +823,20 @@ impl Worker {
 
     /// Takes what has come of computing groups again.
     fn collect_verdicts(&mut self) {
-        while let Some(Verdict { number, wrong }) = self.session.take_verdict() {
-            let Some(at) = self.audits.iter().position(|audited| audited.number == number) else { continue };
-            let Audited { index, running_time, renditions, .. } = self.audits.remove(at);
-            let is_wrong = wrong.iter().any(Option::is_some);
-            let verified = renditions.into_iter().zip(wrong);
-            let verified =
-                verified.map(|(rendition, wrong)| News::Verified { rendition, index, running_time, wrong });
+        while let Some(Verdict { tag, wrong }) = self.session.take_verdict() {
+            let is_wrong = wrong.iter().any(|(_, wrong)| wrong.is_some());
+            let running_time = ClockTime::from_nseconds(tag.time);
+            let verified = wrong.into_iter().filter_map(|(track, wrong)| {
+                let rendition = self.tracks.get(track)?.rendition;
+                Some(News::Verified { rendition, index: tag.index, running_time, wrong })
+            });
             match self.on_wrong {
                 OnWrongScore::Cpu if is_wrong => self.withheld.extend(verified),
                 _ => self.news.extend(verified),
             }
         }
-        let waits = |track: &Track| track.scores.front().is_some_and(|next| Some(*next) <= self.last_of_gpu);
-        if self.session.gpu().is_none() && !self.tracks.iter().any(waits) {
+        let is_of_gpu = |tag: Tag| Some(tag.index) <= self.last_of_gpu;
+        if self.session.gpu().is_none() && !self.session.owes(is_of_gpu) {
             self.news.append(&mut self.withheld);
         }
         match self.session.take_left_out() {

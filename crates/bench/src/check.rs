@@ -16,7 +16,7 @@ use engine::frame::BitDepth;
 use engine::metrics::FrameSums;
 use engine::plan::Plan;
 use engine::random::noise;
-use engine::session::{PairScore, Session};
+use engine::session::{PairScore, Session, Tag};
 use gpu::Device;
 use serde::Serialize;
 
@@ -252,7 +252,7 @@ impl Case {
                 scores.extend(session.collect()?);
             }
             let group = clip.group(index);
-            session.submit(group.reference, group.distorted)?;
+            session.submit(Tag::default(), group.reference, group.distorted)?;
             completions.push_back(session.completion());
         }
         completions.into_iter().flatten().for_each(|complete| complete());

@@ -13,7 +13,7 @@ use engine::backend::Backend;
 use engine::backend::cpu::Cpu;
 use engine::backend::hip::{self, Hip};
 use engine::plan::Plan;
-use engine::session::Session;
+use engine::session::{Session, Tag};
 use gpu::{Device, Selection};
 use serde::Serialize;
 
@@ -66,7 +66,7 @@ impl Stream {
             while on && waiting.len() < in_flight {
                 let group = self.clip.group_of(self.submitted, renditions);
                 let submitted = Instant::now();
-                self.session.submit(group.reference, group.distorted)?;
+                self.session.submit(Tag::default(), group.reference, group.distorted)?;
                 self.submitted += 1;
                 waiting.push_back((submitted, self.session.completion()));
             }

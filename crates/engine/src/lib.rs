@@ -13,7 +13,7 @@
 //! use hipvmaf_engine::frame::{BitDepth, Geometry, Picture};
 //! use hipvmaf_engine::model::{Model, ScoreOptions};
 //! use hipvmaf_engine::plan::Plan;
-//! use hipvmaf_engine::session::Session;
+//! use hipvmaf_engine::session::{Session, Tag};
 //!
 //! let depth = BitDepth::new(8).ok_or("8 to 16 bits")?;
 //! let geometry = Geometry { width: 64, height: 48, depth, chroma: None };
@@ -24,7 +24,7 @@
 //! let mut session = Session::new(plan.clone(), Box::new(Cpu::new(1)?), 1);
 //! session.prepare(geometry, &[None])?;
 //! let picture = |bytes| Picture::packed(bytes, geometry).ok_or("too few bytes");
-//! session.submit(picture(&original)?, vec![(0, picture(&coded)?)])?;
+//! session.submit(Tag::default(), picture(&original)?, vec![(0, picture(&coded)?)])?;
 //! session.end_run(false);
 //! if let Some(completion) = session.completion() {
 //!     completion(); // Waits. Any thread may call it.

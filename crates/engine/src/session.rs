@@ -24,11 +24,22 @@ use crate::metrics::{Difference, FrameSums, Scorer, Values};
 use crate::plan::{Plan, PlannedSource};
 use crate::scale::Scaling;
 
+/// Identifies a group for the caller. The session returns it with all results of the group and does not read it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tag {
+    /// Number of the reference frame.
+    pub index: u64,
+    /// Time of the reference frame, in ns.
+    pub time: u64,
+}
+
 /// The result of one submitted pair. Each rendition has one per pair, in the order of submission.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PairScore {
     /// Number of the rendition, from 0.
     pub rendition: usize,
+    /// The group of the pair.
+    pub tag: Tag,
     /// True if reference frames are missing that the values depend on. The first pairs after a break between runs, and
     /// the last before one, then have other values than in the stream.
     pub discont: bool,
@@ -86,6 +97,7 @@ impl Totals {
 /// A reference frame whose sums are known and whose values may still be incomplete.
 enum Pending {
     Pair {
+        tag: Tag,
         discont: bool,
         /// Subsampling skips the pair.
         left_out: bool,
@@ -98,10 +110,10 @@ enum Pending {
 /// The result of recomputing a group.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Verdict {
-    /// Number of the group; see [`Session::audited`].
-    pub number: u64,
-    /// The error of each rendition of the group, in order; empty if the CPU could not compute the group.
-    pub wrong: Vec<Option<Wrong>>,
+    /// The group.
+    pub tag: Tag,
+    /// The renditions of the group, each with its error; empty if the CPU could not compute the group.
+    pub wrong: Vec<(usize, Option<Wrong>)>,
 }
 
 /// Sums of a pair that differ from those of the CPU.
@@ -128,6 +140,7 @@ pub enum Affected {
 /// Input that was not processed yet, in order.
 enum QueueItem {
     Group {
+        tag: Tag,
         ticket: Ticket,
         renditions: Vec<usize>,
         history_only: bool,
@@ -145,8 +158,8 @@ enum QueueItem {
 /// A group whose sums were fetched while it is still being recomputed.
 struct Open {
     number: u64,
-    /// Number of pairs in the group.
-    pairs: usize,
+    tag: Tag,
+    renditions: Vec<usize>,
     tracks: Vec<Checkpoint>,
 }
 
@@ -195,8 +208,8 @@ pub struct Session {
     submitted: u64,
     /// Submitted groups whose sums were fetched.
     fetched: u64,
-    /// Damage of pairs whose sums were fetched, with their renditions, in order, until it is taken.
-    damage: VecDeque<(usize, Option<DamageSums>)>,
+    /// Damage of pairs whose sums were fetched, with their renditions and groups, in order, until it is taken.
+    damage: VecDeque<(usize, Tag, Option<DamageSums>)>,
     /// An error that occurred after scores had become complete in the same call. The next call returns it.
     error: Option<EngineError>,
     audit: Option<Audit>,
@@ -332,6 +345,7 @@ impl Session {
         self.history.clear();
         self.queue.clear();
         self.damage.clear();
+        self.verdicts.clear();
         self.error = None;
         self.pairs = 0;
         self.submitted = 0;
@@ -340,10 +354,11 @@ impl Session {
     }
 
     /// Takes the next reference frame with the distorted frames to compare with it, each with the number of its
-    /// rendition. Without any, the frame only serves as history. Pictures must have the sizes given to
+    /// rendition, and a tag that comes back with the results. Without any, the frame only serves as history. Pictures must have the sizes given to
     /// [`Session::prepare`], and there must be [`Session::room`].
     pub fn submit(
         &mut self,
+        tag: Tag,
         reference: Picture<'_>,
         distorted: Vec<(usize, Picture<'_>)>,
     ) -> Result<(), EngineError> {
@@ -356,16 +371,8 @@ impl Session {
         let audit = audit.and_then(|audit| audit.offer(&group));
         let ticket = self.backend.submit(group)?;
         self.submitted += 1;
-        self.queue.push_back(QueueItem::Group { ticket, renditions, history_only, audit });
+        self.queue.push_back(QueueItem::Group { tag, ticket, renditions, history_only, audit });
         Ok(())
-    }
-
-    /// Returns the number of the last submitted group if it is being recomputed. A [`Verdict`] will refer to it.
-    pub fn audited(&self) -> Option<u64> {
-        self.queue.iter().rev().find_map(|queued| match queued {
-            QueueItem::Group { audit, .. } => Some(*audit),
-            QueueItem::Gap | QueueItem::Finish { .. } | QueueItem::End { .. } => None,
-        })?
     }
 
     /// Marks a gap between the submitted reference frames and the following ones. They are compared as if there were no
@@ -393,6 +400,20 @@ impl Session {
     /// Returns the number of submitted groups whose sums were not fetched.
     pub fn in_flight(&self) -> usize {
         (self.submitted - self.fetched) as usize
+    }
+
+    /// Returns true if scores of pairs are outstanding that were submitted with a tag that `is_meant` accepts.
+    pub fn owes(&self, is_meant: impl Fn(Tag) -> bool) -> bool {
+        let pending = self.tracks.iter().flat_map(|track| &track.pending);
+        let pending = pending.filter_map(|pending| match pending {
+            Pending::Pair { tag, .. } => Some(*tag),
+            Pending::Alone => None,
+        });
+        let queued = self.queue.iter().filter_map(|queued| match queued {
+            QueueItem::Group { tag, renditions, .. } if !renditions.is_empty() => Some(*tag),
+            _ => None,
+        });
+        pending.chain(queued).any(is_meant)
     }
 
     /// Returns true if another group can be submitted before results are collected.
@@ -439,14 +460,20 @@ impl Session {
     fn fetch(&mut self, scores: &mut Vec<PairScore>) -> Result<(), EngineError> {
         while let (Some(next), Some(geometry)) = (self.queue.pop_front(), self.geometry) {
             match next {
-                QueueItem::Group { ticket, renditions, history_only, audit } => {
+                QueueItem::Group { tag, ticket, renditions, history_only, audit } => {
                     let Some(mut sums) = self.backend.poll(ticket)? else {
-                        self.queue.push_front(QueueItem::Group { ticket, renditions, history_only, audit });
+                        self.queue.push_front(QueueItem::Group {
+                            tag,
+                            ticket,
+                            renditions,
+                            history_only,
+                            audit,
+                        });
                         break;
                     };
                     self.fetched += 1;
                     if let Some(number) = audit {
-                        self.judge(number, &renditions, &mut sums);
+                        self.judge(number, tag, &renditions, &mut sums);
                     }
                     let history = sums.first().map(|sums| self.plan.work.of_reference(sums));
                     let history = history.unwrap_or_default();
@@ -458,12 +485,12 @@ impl Session {
                     let lookback = self.plan.lookback();
                     for (rendition, mut sums) in renditions.into_iter().zip(sums) {
                         if self.plan.work.get::<Damage>().is_some() {
-                            self.damage.push_back((rendition, sums.take::<Damage>()));
+                            self.damage.push_back((rendition, tag, sums.take::<Damage>()));
                         }
                         let totals = Totals::of(&self.plan, &sums, geometry);
                         let track = &mut self.tracks[rendition];
                         let discont = self.since_gap < lookback;
-                        track.push(&sums, Pending::Pair { discont, left_out: history_only, totals });
+                        track.push(&sums, Pending::Pair { tag, discont, left_out: history_only, totals });
                         self.complete(rendition, scores);
                     }
                     self.since_gap = self.since_gap.saturating_add(1);
@@ -502,7 +529,7 @@ impl Session {
 
     /// Compares the sums of a group with the CPU's and replaces them. If the CPU's sums are not there yet, keeps the
     /// state for a later replacement.
-    fn judge(&mut self, number: u64, renditions: &[usize], sums: &mut [FrameSums]) {
+    fn judge(&mut self, number: u64, tag: Tag, renditions: &[usize], sums: &mut [FrameSums]) {
         let result = self.audit.as_mut().and_then(|audit| audit.result(number));
         match result {
             Some(Ok(expected)) => {
@@ -511,10 +538,11 @@ impl Session {
                     *got = expected;
                     Some(Wrong { difference, affected: Affected::Nothing })
                 };
-                let wrong = sums.iter_mut().zip(expected).map(judge).collect();
-                self.verdicts.push_back(Verdict { number, wrong });
+                let wrong =
+                    renditions.iter().copied().zip(sums.iter_mut().zip(expected).map(judge)).collect();
+                self.verdicts.push_back(Verdict { tag, wrong });
             }
-            Some(Err(_)) => self.skip_audit(number),
+            Some(Err(_)) => self.skip_audit(tag),
             None => {
                 let Some(first) = sums.first() else { return };
                 let checkpoint = |(rendition, track): (usize, &Track)| {
@@ -523,7 +551,7 @@ impl Session {
                     track.checkpoint(rendition, pair, sums)
                 };
                 let tracks = self.tracks.iter().enumerate().map(checkpoint).collect();
-                self.open.push(Open { number, pairs: renditions.len(), tracks });
+                self.open.push(Open { number, tag, renditions: renditions.to_vec(), tracks });
             }
         }
     }
@@ -536,31 +564,31 @@ impl Session {
                 at += 1;
                 continue;
             };
-            let Open { number, pairs, tracks } = self.open.remove(at);
+            let Open { tag, renditions, tracks, .. } = self.open.remove(at);
             let Ok(expected) = result else {
-                self.skip_audit(number);
+                self.skip_audit(tag);
                 continue;
             };
-            let mut wrong = vec![None; pairs];
+            let mut wrong: Vec<_> = renditions.into_iter().map(|rendition| (rendition, None)).collect();
             for track in tracks {
                 let pair = track.pair;
                 let Some(expected) = expected.get(pair.unwrap_or(0)) else { continue };
                 if let Some(difference) = expected.difference(&track.sums) {
                     let affected = self.exchange(track, expected);
                     if let Some(wrong) = pair.and_then(|pair| wrong.get_mut(pair)) {
-                        *wrong = Some(Wrong { difference, affected });
+                        wrong.1 = Some(Wrong { difference, affected });
                     }
                 }
             }
-            self.verdicts.push_back(Verdict { number, wrong });
+            self.verdicts.push_back(Verdict { tag, wrong });
             (0..self.tracks.len()).for_each(|rendition| self.complete(rendition, scores));
         }
     }
 
     /// Reports that a group was not verified.
-    fn skip_audit(&mut self, number: u64) {
+    fn skip_audit(&mut self, tag: Tag) {
         self.audit.iter_mut().for_each(Audit::skip);
-        self.verdicts.push_back(Verdict { number, wrong: vec![] });
+        self.verdicts.push_back(Verdict { tag, wrong: vec![] });
     }
 
     /// Replaces the sums of a group, unless later groups have completed the scores.
@@ -607,18 +635,18 @@ impl Session {
         self.audit.as_mut().map_or(0, Audit::take_skipped)
     }
 
-    /// Returns the damage of the next pair whose sums were fetched, with its rendition; `None` for pairs that
+    /// Returns the damage of the next pair whose sums were fetched, with its rendition and group; `None` for pairs that
     /// subsampling skips. It needs no later pair. There is one per pair if the plan includes the damage map.
-    pub fn take_damage(&mut self) -> Option<(usize, Option<DamageSums>)> {
+    pub fn take_damage(&mut self) -> Option<(usize, Tag, Option<DamageSums>)> {
         self.damage.pop_front()
     }
 
     /// Takes the pending pairs of a rendition whose values are all known.
     fn complete(&mut self, rendition: usize, scores: &mut Vec<PairScore>) {
         while let Some((pending, sources)) = self.tracks[rendition].pop() {
-            let Pending::Pair { discont, left_out, totals } = pending else { continue };
+            let Pending::Pair { tag, discont, left_out, totals } = pending else { continue };
             let values = (!left_out).then(|| self.values(&sources));
-            scores.push(PairScore { rendition, discont, values, totals });
+            scores.push(PairScore { rendition, tag, discont, values, totals });
         }
     }
 
@@ -754,7 +782,7 @@ mod tests {
         session.prepare(geometry(), &[None]).unwrap();
         let picture = || Picture::packed(&[9; 32], geometry()).unwrap();
         for _ in 0..3 {
-            session.submit(picture(), vec![(0, picture())]).unwrap();
+            session.submit(Tag::default(), picture(), vec![(0, picture())]).unwrap();
         }
         // Motion delays the first pair until the second.
         assert_eq!(session.collect().unwrap().len(), 1);
@@ -774,7 +802,8 @@ mod tests {
             for error in errors {
                 let (reference, distorted) = ([100; 32], [100 + error; 32]);
                 let picture = |bytes| Picture::packed(bytes, geometry).unwrap();
-                session.submit(picture(&reference), vec![(0, picture(&distorted))]).unwrap();
+                let distorted = vec![(0, picture(&distorted))];
+                session.submit(Tag::default(), picture(&reference), distorted).unwrap();
                 let pairs = session.collect().unwrap();
                 pairs.iter().for_each(|pair| totals += &pair.totals);
             }
@@ -804,11 +833,11 @@ mod tests {
         let plan = Arc::new(Plan::new(vec![], &features, ScoreOptions::default()).unwrap());
         let mut session = Session::new(plan, Box::new(Cpu::new(1).unwrap()), 1);
         session.prepare(geometry, &[None, None]).unwrap();
-        let mut waiting = [VecDeque::new(), VecDeque::new()];
+        let mut submitted = [0, 0];
         let mut scores = [vec![], vec![]];
-        let mut collect = |session: &mut Session, waiting: &mut [VecDeque<usize>; 2]| {
+        let mut collect = |session: &mut Session| {
             for score in session.collect().unwrap() {
-                let frame = waiting[score.rendition].pop_front().unwrap();
+                let frame = score.tag.index as usize;
                 scores[score.rendition].push((frame, score.discont, score.values.unwrap()));
             }
         };
@@ -818,19 +847,20 @@ mod tests {
             let picture = |samples| Picture::packed(samples, geometry).unwrap();
             let distorted = (0..2).filter(|i| present(frame)[*i]).map(|i| (i, picture(&[90; 32])));
             let distorted: Vec<_> = distorted.collect();
-            distorted.iter().for_each(|(i, _)| waiting[*i].push_back(frame));
+            distorted.iter().for_each(|(i, _)| submitted[*i] += 1);
             if breaks.contains(&frame) {
                 if frame % 2 == 0 { session.end_run(true) } else { session.gap() }
             }
-            session.submit(picture(&samples), distorted).unwrap();
+            session.submit(Tag { index: frame as u64, time: 0 }, picture(&samples), distorted).unwrap();
             if finished == Some(frame) {
                 session.finish(1, false);
             }
-            collect(&mut session, &mut waiting);
+            collect(&mut session);
         }
         session.end_run(false);
-        collect(&mut session, &mut waiting);
-        assert!(waiting.iter().all(VecDeque::is_empty));
+        collect(&mut session);
+        assert!(!session.owes(|_| true));
+        assert_eq!(scores.each_ref().map(Vec::len), submitted);
         scores
     }
 
@@ -898,7 +928,7 @@ mod tests {
         let (still, wrong) = ([100; 32], [130; 32]);
         let submit = |session: &mut Session, reference: &[u8; 32], audited: bool| {
             let picture = |bytes| Picture::packed(bytes, geometry).unwrap();
-            session.submit(picture(reference), vec![(0, picture(&[90; 32]))]).unwrap();
+            session.submit(Tag::default(), picture(reference), vec![(0, picture(&[90; 32]))]).unwrap();
             let Some(QueueItem::Group { audit, .. }) = session.queue.back_mut() else {
                 panic!("was submitted")
             };
@@ -933,7 +963,7 @@ mod tests {
             }
             insert(&mut session);
             session.collect().unwrap();
-            let affected = session.take_verdict().unwrap().wrong[0].as_ref().unwrap().affected;
+            let affected = session.take_verdict().unwrap().wrong[0].1.as_ref().unwrap().affected;
             assert_eq!(affected, expected, "{before} before, {late}, {after} after");
         }
     }

@@ -13,7 +13,7 @@ use hipvmaf_engine::frame::{BitDepth, Component, Geometry, Picture, Samples};
 use hipvmaf_engine::metrics::feature::Feature;
 use hipvmaf_engine::model::ScoreOptions;
 use hipvmaf_engine::plan::Plan;
-use hipvmaf_engine::session::{Session, Totals};
+use hipvmaf_engine::session::{Session, Tag, Totals};
 
 use crate::clip::{Clip, clips};
 
@@ -76,7 +76,8 @@ fn run(clip: &Clip, features: &[Feature]) -> (Session, Vec<Vec<f64>>, Totals) {
             values.extend(session.collect().unwrap());
         }
         let [reference, distorted] = [false, true].map(|distorted| components(clip, t, distorted));
-        session.submit(picture(geometry, &reference), vec![(0, picture(geometry, &distorted))]).unwrap();
+        let distorted = vec![(0, picture(geometry, &distorted))];
+        session.submit(Tag::default(), picture(geometry, &reference), distorted).unwrap();
     }
     while session.in_flight() > 0 {
         values.extend(session.collect().unwrap());

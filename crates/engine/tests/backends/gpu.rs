@@ -221,7 +221,7 @@ fn scorer() {
     use hipvmaf_engine::frame::{BitDepth, Geometry, Picture};
     use hipvmaf_engine::model::{Model, ScoreOptions};
     use hipvmaf_engine::plan::Plan;
-    use hipvmaf_engine::session::Session;
+    use hipvmaf_engine::session::{Session, Tag};
 
     let pairs: usize = std::env::var("HIPVMAF_TEST_PAIRS").unwrap().parse().unwrap();
     let geometry = Geometry { width: 96, height: 64, depth: BitDepth::new(8).unwrap(), chroma: None };
@@ -234,7 +234,7 @@ fn scorer() {
     let mut scored = 0;
     for i in 0..pairs {
         let picture = |at: usize| Picture::packed(&samples[at..], geometry).unwrap();
-        session.submit(picture(0), vec![(0, picture(i))]).unwrap();
+        session.submit(Tag::default(), picture(0), vec![(0, picture(i))]).unwrap();
         if let Some(completion) = session.completion() {
             completion();
         }
