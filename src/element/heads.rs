@@ -194,7 +194,7 @@ impl Heads {
         if self.pairing == Pairing::Index {
             return Rule { tolerance: Some(0), period: None };
         }
-        let tolerance = tunables.pairing_tolerance.or(distance.map(|distance| distance / 2));
+        let tolerance = tunables.tolerance().or(distance.map(|distance| distance / 2));
         let head = head.filter(|_| self.pairing == Pairing::Timecode);
         Rule {
             tolerance: tolerance.map(ClockTime::nseconds),

@@ -4,7 +4,6 @@
 //! [`streaming`](super::streaming) and, for neighbours, [`negotiation`](super::negotiation).
 
 use std::collections::HashMap;
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, OnceLock};
 
@@ -18,21 +17,17 @@ use gst_base::prelude::*;
 use gst_base::subclass::prelude::*;
 
 use super::caps_wait::CapsWait;
-use super::heatmap::Painter;
-use super::memory::allocator::PinnedAllocator;
 use super::memory::context::Contexts;
-use super::messages::{self, Messages};
+use super::messages;
 use super::pads::{DISTORTED, HipVmafPad, REFERENCE};
 use super::progress::Progress;
-use super::report::writer::Writer;
+use super::run::Run;
 use super::settings::{
     Backend, Colorimetry, DEFAULT_MODEL, LogLevel, MissingFrame, OnResultsError, OnWrongScore, Output,
     Overload, Pairing, PoolMethod, ResultsFormat, ScaleMethod, Settings, Tunables, Vendor, WatchSettings,
 };
-use super::stall_watchdog::StallWatchdog;
 use super::state::State;
 use super::upcoming::Upcoming;
-use super::worker::WorkerThread;
 use super::{CAT, caps, lock};
 
 /// The property that holds it.
@@ -77,18 +72,12 @@ pub struct HipVmaf {
     #[property(name = "enc-bitdepth", get, set, type = u32, member = enc_bitdepth, maximum = 16,
         mutable_ready, nick = "Encoded depth",
         blurb = "Bits per sample that the video was encoded with, for CAMBI (0 = those of the frames)")]
-    #[property(name = "pool-method", get, set, type = PoolMethod, member = pool_method,
-        mutable_playing, nick = "Pool method",
-        blurb = "How the scores of many frames become one, in pooled and window messages",
-        builder(PoolMethod::default()))]
     #[property(name = "threads", get, set, type = u32, member = threads, maximum = i32::MAX as u32,
         mutable_ready, nick = "Threads",
         blurb = "Threads for the CPU backend, and for copying to a GPU what lies elsewhere (0 = one for each logical CPU)")]
     #[property(name = "subsample", get, set, type = u32, member = subsample, minimum = 1, maximum = 128,
-        default = 1, mutable_ready, nick = "Subsample",
+        default = Settings::default().subsample, mutable_ready, nick = "Subsample",
         blurb = "Score every n-th frame to save time; motion still sees every frame")]
-    #[property(name = "frame-message", get, set, type = bool, member = frame_message,
-        mutable_playing, nick = "Frame message", blurb = "Post a VMAF message for each scored frame")]
     #[property(name = "results-filename", get, set, type = Option<String>, member = results_filename,
         mutable_ready, nick = "Results file",
         blurb = "File for the scores of all frames, in the schema of libvmaf; has .partial behind its name until it is complete")]
@@ -100,16 +89,12 @@ pub struct HipVmaf {
         mutable_ready, nick = "Provisional results",
         blurb = "Write scores into the results file that do not count, marked as aligning: those from before align=auto has found the offset")]
     #[property(name = "results-provenance", get, set, type = bool, member = results_provenance,
-        mutable_ready, nick = "Results with provenance", default = true,
+        mutable_ready, nick = "Results with provenance", default = Settings::default().results_provenance,
         blurb = "Write into the results file what made the scores, and how fast; without it, runs of the same scores have the same file")]
     #[property(name = "on-results-error", get, set, type = OnResultsError, member = on_results_error,
         mutable_ready, nick = "On results error",
         blurb = "What to do when the results file cannot be written any more, as on a full disk",
         builder(OnResultsError::default()))]
-    #[property(name = "log-level", get, set = Self::set_log_level, type = LogLevel, member = log_level,
-        mutable_playing, nick = "Log level",
-        blurb = "How much the element tells in the debug log of GStreamer (threshold of the category hipvmaf)",
-        builder(LogLevel::default()))]
     #[property(name = "backend", get, set, type = Backend, member = backend,
         mutable_ready, nick = "Backend",
         blurb = "What computes the scores, which are the same on all",
@@ -118,13 +103,13 @@ pub struct HipVmaf {
         mutable_ready, nick = "Vendor",
         blurb = "Whose GPU may be used",
         builder(Vendor::default()))]
-    #[property(name = "device-id", get, set, type = i32, member = device_id, minimum = -1, default = -1,
+    #[property(name = "device-id", get, set, type = i32, member = device_id, minimum = -1, default = Settings::default().device_id,
         mutable_ready, nick = "Device number",
         blurb = "Number that the vendor's runtime gives the GPU (-1 = the one with the video, else that with the least work)")]
     #[property(name = "max-in-flight", get, set, type = u32, member = max_in_flight, minimum = 1, maximum = 64,
-        default = 4, mutable_ready, nick = "Pairs in flight",
+        default = Settings::default().max_in_flight, mutable_ready, nick = "Pairs in flight",
         blurb = "How many groups the GPU works on at a time: more for throughput, fewer for memory and latency")]
-    #[property(name = "attach-meta", get, set, type = bool, member = attach_meta, default = true,
+    #[property(name = "attach-meta", get, set, type = bool, member = attach_meta, default = Settings::default().attach_meta,
         mutable_ready, nick = "Attach meta",
         blurb = "Hold reference frames until they can carry their scores as HipVmafScoreMeta; else they leave at once")]
     #[property(name = "attach-frames", get, set, type = bool, member = attach_frames,
@@ -149,7 +134,25 @@ pub struct HipVmaf {
         mutable_ready, nick = "Pairing",
         blurb = "What a reference frame and the distorted frame that it is compared with have in common",
         builder(Pairing::default()))]
-    #[property(name = "pairing-tolerance", get, set, type = u64, member = pairing_tolerance, default = u64::MAX,
+    #[property(name = "force-live", get, set, type = bool, member = force_live,
+        construct_only, nick = "Force live",
+        blurb = "Wait for no frame longer than the latency of the pipeline, even if no live source is upstream")]
+    #[property(name = "metrics-filename", get, set, type = Option<String>, member = metrics_filename,
+        mutable_ready, nick = "Metrics file",
+        blurb = "File with figures for Prometheus, replaced as a whole once per window-interval")]
+    pub(super) settings: Mutex<Settings>,
+
+    #[property(name = "pool-method", get, set, type = PoolMethod, member = pool_method,
+        mutable_playing, nick = "Pool method",
+        blurb = "How the scores of many frames become one, in pooled and window messages",
+        builder(PoolMethod::default()))]
+    #[property(name = "frame-message", get, set, type = bool, member = frame_message,
+        mutable_playing, nick = "Frame message", blurb = "Post a VMAF message for each scored frame")]
+    #[property(name = "log-level", get, set = Self::set_log_level, type = LogLevel, member = log_level,
+        mutable_playing, nick = "Log level",
+        blurb = "How much the element tells in the debug log of GStreamer (threshold of the category hipvmaf)",
+        builder(LogLevel::default()))]
+    #[property(name = "pairing-tolerance", get, set, type = u64, member = pairing_tolerance, default = Tunables::default().pairing_tolerance,
         mutable_playing, nick = "Pairing tolerance",
         blurb = "Largest difference in running time, in nanoseconds, of frames that belong together (default: half a reference frame)")]
     #[property(name = "missing-frame", get, set, type = MissingFrame, member = missing_frame,
@@ -160,47 +163,41 @@ pub struct HipVmaf {
         mutable_playing, nick = "Overload",
         blurb = "What to do with pairs that come faster than they can be scored",
         builder(Overload::default()))]
-    #[property(name = "force-live", get, set, type = bool, member = force_live,
-        construct_only, nick = "Force live",
-        blurb = "Wait for no frame longer than the latency of the pipeline, even if no live source is upstream")]
     #[property(name = "ignore-inactive-pads", get, set = Self::set_ignore_inactive, type = bool,
         member = ignore_inactive_pads, mutable_playing, nick = "Ignore inactive pads",
         blurb = "In live pipelines, do not wait for streams that have never delivered a frame")]
-    #[property(name = "metrics-filename", get, set, type = Option<String>, member = metrics_filename,
-        mutable_ready, nick = "Metrics file",
-        blurb = "File with figures for Prometheus, replaced as a whole once per window-interval")]
-    #[property(name = "stall-time", get, set, type = u64, member = stall_time, default = 5_000_000_000,
+    #[property(name = "stall-time", get, set, type = u64, member = stall_time, default = Tunables::default().stall_time,
         mutable_playing, nick = "Stall time",
         blurb = "Warn when a sink pad has had nothing for so many nanoseconds while frames wait at another one (0 = off)")]
     #[property(name = "verify", get, set, type = f64, member = verify,
-        minimum = 0.0, maximum = 1.0, default = 0.001, mutable_playing, nick = "Verify",
+        minimum = 0.0, maximum = 1.0, default = Tunables::default().verify, mutable_playing, nick = "Verify",
         blurb = "Share of the groups scored on a GPU that the CPU computes again, to compare all sums (0 = none)")]
     #[property(name = "on-wrong-score", get, set, type = OnWrongScore, member = on_wrong_score,
         mutable_playing, nick = "On wrong score",
         blurb = "What to do when a GPU has computed something else than the CPU",
         builder(OnWrongScore::default()))]
-    pub(super) settings: Mutex<Settings>,
+    pub(super) tunables: Mutex<Tunables>,
 
     #[property(name = "window", get, set, type = u64, member = window,
         mutable_playing, nick = "Window",
         blurb = "Length of the rolling window in nanoseconds, for which a VMAF message is posted once per window-interval (0 = off)")]
     #[property(name = "window-interval", get, set, type = u64, member = window_interval,
-        minimum = 1_000_000, default = 1_000_000_000, mutable_playing, nick = "Window interval",
+        minimum = 1_000_000, default = WatchSettings::default().window_interval, mutable_playing, nick = "Window interval",
         blurb = "Nanoseconds between messages of the rolling window, and between updates of the metrics file")]
     #[property(name = "alarm-low", get, set, type = f64, member = alarm_low,
-        minimum = -1.0, maximum = 110.0, default = -1.0, mutable_playing, nick = "Alarm level",
+        minimum = -1.0, maximum = 110.0, default = WatchSettings::default().alarm_low, mutable_playing, nick = "Alarm level",
         blurb = "Raise an alarm when scores stay below this (-1 = off)")]
     #[property(name = "alarm-clear", get, set, type = f64, member = alarm_clear,
-        minimum = -1.0, maximum = 110.0, default = -1.0, mutable_playing, nick = "Clear level",
+        minimum = -1.0, maximum = 110.0, default = WatchSettings::default().alarm_clear, mutable_playing, nick = "Clear level",
         blurb = "Clear the alarm when scores stay at this or above (-1 = alarm-low)")]
-    #[property(name = "alarm-hold", get, set, type = u64, member = alarm_hold, default = 2_000_000_000,
+    #[property(name = "alarm-hold", get, set, type = u64, member = alarm_hold, default = WatchSettings::default().alarm_hold,
         mutable_playing, nick = "Alarm hold",
         blurb = "Nanoseconds over which alarm-share of the scores must be low before the alarm is raised")]
-    #[property(name = "clear-hold", get, set, type = u64, member = clear_hold, default = 5_000_000_000,
+    #[property(name = "clear-hold", get, set, type = u64, member = clear_hold, default = WatchSettings::default().clear_hold,
         mutable_playing, nick = "Clear hold",
         blurb = "Nanoseconds over which alarm-share of the scores must be good before the alarm is cleared")]
     #[property(name = "alarm-share", get, set, type = f64, member = alarm_share,
-        minimum = 0.01, maximum = 1.0, default = 0.5, mutable_playing, nick = "Alarm share",
+        minimum = 0.01, maximum = 1.0, default = WatchSettings::default().alarm_share, mutable_playing, nick = "Alarm share",
         blurb = "Share of the frames of alarm-hold, or clear-hold, that decides (1 = all of them, so that a single good frame begins the hold anew)")]
     #[property(name = "alarm-unpaired", get, set, type = bool, member = alarm_unpaired,
         mutable_playing, nick = "Alarm on unpaired frames",
@@ -209,13 +206,13 @@ pub struct HipVmaf {
         mutable_playing, nick = "Freeze time",
         blurb = "Report a distorted picture that stands still for so many nanoseconds while the reference moves (0 = off)")]
     #[property(name = "freeze-level", get, set, type = f64, member = freeze_level,
-        minimum = 0.0, maximum = 255.0, default = 0.1, mutable_playing, nick = "Freeze level",
+        minimum = 0.0, maximum = 255.0, default = WatchSettings::default().freeze_level, mutable_playing, nick = "Freeze level",
         blurb = "Mean absolute change of luma, on the scale of 8 bits, below which a picture stands still")]
     #[property(name = "black-time", get, set, type = u64, member = black_time,
         mutable_playing, nick = "Black time",
         blurb = "Report a distorted picture that is black for so many nanoseconds while the reference is not (0 = off)")]
     #[property(name = "black-level", get, set, type = f64, member = black_level,
-        minimum = 0.0, maximum = 1.0, default = 0.07, mutable_playing, nick = "Black level",
+        minimum = 0.0, maximum = 1.0, default = WatchSettings::default().black_level, mutable_playing, nick = "Black level",
         blurb = "Mean luma, from 0 to 1 of the sample range, below which a picture is black")]
     pub(super) watch: Mutex<WatchSettings>,
 
@@ -223,41 +220,19 @@ pub struct HipVmaf {
         nick = "Backend name", blurb = "The backend in use, when running")]
     #[property(name = "device-name", get = Self::device_name, type = Option<String>,
         nick = "Device name", blurb = "The GPU in use with its target and place on the bus, when running on one")]
-    /// Between start and stop. Never locked while calling out of the element.
-    pub(super) state: Mutex<Option<State>>,
-    /// The worker, which outlives the state so that its news are heard.
-    pub(super) worker: Mutex<Option<WorkerThread>>,
-    pub(super) writer: Mutex<Option<Arc<Writer>>>,
-    pub(super) messages: Mutex<Option<Arc<Messages>>>,
-    /// The paths of the results files of this run.
-    pub(super) results_paths: Mutex<Vec<PathBuf>>,
+    pub(super) run: Mutex<Arc<Run>>,
     /// Open from READY on.
     pub(super) gpu: Mutex<Option<Arc<Device>>>,
-    /// Allocates page-locked memory of the GPU in use; made when upstream asks for it.
-    pub(super) allocator: Mutex<Option<PinnedAllocator>>,
     pub(super) contexts: Mutex<Contexts>,
-    /// Paints heat maps, for frames of the format that was painted last.
-    pub(super) painter: Mutex<Option<Painter>>,
     /// Frames that were queued and results that came.
     pub(super) progress: Arc<Progress>,
     pub(super) caps_wait: Arc<CapsWait>,
     /// The latency that was reported last, in nanoseconds.
     pub(super) latency: AtomicU64,
-    /// The delay of the sink beyond the running time of a frame, in nanoseconds, from the last latency event.
-    pub(super) configured_latency: AtomicU64,
     /// The clock and the time at which the pipeline started are known.
     pub(super) playing: AtomicBool,
-    /// The streaming task is to return.
-    pub(super) stopping: AtomicBool,
-    /// The error that has ended the run was posted.
-    pub(super) reported: AtomicBool,
-    /// Results were waited for and did not come.
-    pub(super) overdue: AtomicBool,
     /// A buffer that goes no further than to the source pad is pushed, see [`HipVmaf::watch_source`].
     pub(super) introducing: Arc<AtomicBool>,
-    /// A frame has left since the start or the last flush.
-    pub(super) pushed: AtomicBool,
-    pub(super) watchdog: Mutex<Option<StallWatchdog>>,
     /// The number that the next rendition gets; no other has it in the life of the element.
     pub(super) next_number: AtomicU64,
     /// Statistics of the last run, kept after the stop.
@@ -268,23 +243,28 @@ pub struct HipVmaf {
 }
 
 impl HipVmaf {
+    /// Returns the present run; between stop and start one without anything in it.
+    pub(super) fn run(&self) -> Arc<Run> {
+        lock(&self.run).clone()
+    }
+
     fn set_log_level(&self, level: LogLevel) {
-        lock(&self.settings).log_level = level;
+        lock(&self.tunables).log_level = level;
         if level != LogLevel::None {
             CAT.set_threshold(level.threshold());
         }
     }
 
     fn backend_name(&self) -> Option<String> {
-        lock(&self.state).as_ref().map(|state| state.used().name.to_string())
+        lock(&self.run().state).as_ref().map(|state| state.used().name.to_string())
     }
 
     fn device_name(&self) -> Option<String> {
-        lock(&self.state).as_ref().and_then(State::device_name)
+        lock(&self.run().state).as_ref().and_then(State::device_name)
     }
 
     fn stats(&self) -> gst::Structure {
-        let running = lock(&self.state).as_ref().map(State::stats);
+        let running = lock(&self.run().state).as_ref().map(State::stats);
         let counts = self.messages().map(|messages| messages.counts()).unwrap_or_default();
         running
             .map(|stats| counts.add_to(stats))
@@ -294,16 +274,16 @@ impl HipVmaf {
 
     /// Statistics of one distorted stream.
     pub fn pad_stats(&self, pad: &HipVmafPad) -> Option<gst::Structure> {
-        lock(&self.state).as_ref().and_then(|state| state.pad_stats(pad))
+        lock(&self.run().state).as_ref().and_then(|state| state.pad_stats(pad))
     }
 
     /// A copy of the settings that may change at any time.
     pub(super) fn tunables(&self) -> Tunables {
-        lock(&self.settings).tunables(*lock(&self.watch))
+        Tunables { watch: *lock(&self.watch), ..*lock(&self.tunables) }
     }
 
     fn set_ignore_inactive(&self, ignore: bool) {
-        lock(&self.settings).ignore_inactive_pads = ignore;
+        lock(&self.tunables).ignore_inactive_pads = ignore;
         // Not the property's setter, which calls this.
         AggregatorExt::set_ignore_inactive_pads(self.obj().upcast_ref::<gst_base::Aggregator>(), ignore);
     }
@@ -575,13 +555,13 @@ impl ElementImpl for HipVmaf {
             }
             gst::StateChange::PausedToPlaying => {
                 let now = self.obj().current_running_time();
-                if let Some(state) = lock(&self.state).as_mut() {
+                if let Some(state) = lock(&self.run().state).as_mut() {
                     state.begin(now);
                 }
                 self.playing.store(true, Ordering::Release);
             }
             gst::StateChange::PausedToReady => {
-                self.stopping.store(true, Ordering::Release);
+                self.run().stopping.store(true, Ordering::Release);
                 self.caps_wait.end();
                 self.progress.made();
             }
@@ -764,7 +744,7 @@ impl AggregatorImpl for HipVmaf {
 
     fn src_event(&self, event: gst::Event) -> bool {
         if let gst::EventView::Latency(latency) = event.view() {
-            self.configured_latency.store(latency.latency().nseconds(), Ordering::Relaxed);
+            self.run().configured_latency.store(latency.latency().nseconds(), Ordering::Relaxed);
         }
         match event.type_() {
             // A late sink must not make upstream drop frames that are to be scored.

@@ -29,6 +29,7 @@ mod pushing;
 mod reference;
 mod rendition;
 mod report;
+mod run;
 mod schedule;
 mod scores;
 mod settings;

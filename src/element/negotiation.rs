@@ -33,7 +33,7 @@ impl HipVmaf {
     fn memories(&self) -> Vec<Kind> {
         // Before the start, a GPU may yet be found.
         let unknown = if lock(&self.settings).backend == Backend::Cpu { vec![] } else { Kind::ALL.to_vec() };
-        lock(&self.state).as_ref().map_or(unknown, State::memories)
+        lock(&self.run().state).as_ref().map_or(unknown, State::memories)
     }
 
     /// The sink pad whose frames leave at the src pad, if they do.
@@ -119,7 +119,7 @@ impl HipVmaf {
         let memories = self.memories();
         let scales = lock(&self.settings).scale_method != ScaleMethod::None;
         let any_size = || scales || !self.branch(pad).can_scale(&memories);
-        let reference = lock(&self.state).as_ref().and_then(|state| state.reference_info().cloned());
+        let reference = lock(&self.run().state).as_ref().and_then(|state| state.reference_info().cloned());
         let arriving = || {
             let can_come = || can_come_before(self.reference().upcast_ref(), pad.upcast_ref());
             let caps = self.caps_wait.caps(can_come)?;
@@ -149,7 +149,7 @@ impl HipVmaf {
             }
         }
         let held = if pad == self.reference() { State::held } else { State::held_distorted };
-        let held = lock(&self.state).as_ref().map_or(0, held);
+        let held = lock(&self.run().state).as_ref().map_or(0, held);
         allocation::answer(query, self.pinned().as_ref(), held);
     }
 
@@ -160,8 +160,9 @@ impl HipVmaf {
 
     /// The allocator of page-locked memory for the GPU in use.
     fn pinned(&self) -> Option<PinnedAllocator> {
-        let gpu = lock(&self.state).as_ref().and_then(|state| state.used().gpu.clone())?;
-        let mut allocator = lock(&self.allocator);
+        let gpu = lock(&self.run().state).as_ref().and_then(|state| state.used().gpu.clone())?;
+        let run = self.run();
+        let mut allocator = lock(&run.allocator);
         let made = allocator.as_ref().and_then(PinnedAllocator::device);
         if made.is_none_or(|device| !Arc::ptr_eq(device, &gpu)) {
             *allocator = Some(PinnedAllocator::new(gpu));

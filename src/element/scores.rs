@@ -43,9 +43,9 @@ pub struct Scores {
 }
 
 impl Scores {
-    pub fn new(settings: &Settings, plan: Arc<Plan>) -> Self {
+    pub fn new(settings: &Settings, tunables: &Tunables, plan: Arc<Plan>) -> Self {
         Self {
-            provenance: Provenance::new(settings, &plan),
+            provenance: Provenance::new(settings, tunables, &plan),
             plan,
             reported: Reported {
                 confidence: settings.conf_interval,

@@ -244,7 +244,7 @@ impl ScaleMethod {
     }
 }
 
-/// Property values. What may not change while the element plays is read when it starts, the rest as [`Tunables`].
+/// Properties that may not change while the element plays. They are read when it starts.
 #[derive(Clone, Debug)]
 pub struct Settings {
     pub model_filename: Option<String>,
@@ -261,10 +261,8 @@ pub struct Settings {
     pub enc_width: u32,
     pub enc_height: u32,
     pub enc_bitdepth: u32,
-    pub pool_method: PoolMethod,
     pub threads: u32,
     pub subsample: u32,
-    pub frame_message: bool,
     pub results_filename: Option<String>,
     pub results_format: ResultsFormat,
     /// Scores that do not count, as the offset is not known yet, are in the results too.
@@ -274,7 +272,6 @@ pub struct Settings {
     /// Provenance that the application adds: how the video came to be as it is scored.
     pub extra_provenance: Option<gst::Structure>,
     pub on_results_error: OnResultsError,
-    pub log_level: LogLevel,
     pub backend: Backend,
     pub vendor: Vendor,
     /// The runtime's number of the GPU; -1 for the best that can be used.
@@ -289,18 +286,8 @@ pub struct Settings {
     /// Least share of the reference frames that has to be scored, 0.0..=1.0.
     pub min_coverage: f64,
     pub pairing: Pairing,
-    /// Nanoseconds; `u64::MAX` stands for half a reference frame.
-    pub pairing_tolerance: u64,
-    pub missing_frame: MissingFrame,
-    pub overload: Overload,
     pub force_live: bool,
-    pub ignore_inactive_pads: bool,
     pub metrics_filename: Option<String>,
-    /// Nanoseconds of wall time; 0 for no warning.
-    pub stall_time: u64,
-    /// Share of the groups that a GPU computes which the CPU computes again, 0.0..=1.0.
-    pub verify: f64,
-    pub on_wrong_score: OnWrongScore,
 }
 
 /// Settings of windows and alarms. Times in nanoseconds.
@@ -379,38 +366,53 @@ impl PoolMethod {
     }
 }
 
-/// The settings that may change while the element plays. A step works on one copy of them, taken when it begins: what
-/// changes in between counts from the next step on.
+/// Properties that may change while the element plays. A step works on one copy of them, taken when it begins: what changes
+/// in between counts from the next step on.
 #[derive(Clone, Copy, Debug)]
 pub struct Tunables {
     pub pool_method: PoolMethod,
     pub frame_message: bool,
-    /// `None` for half a reference frame.
-    pub pairing_tolerance: Option<ClockTime>,
+    pub log_level: LogLevel,
+    /// Nanoseconds; `u64::MAX` stands for half a reference frame.
+    pub pairing_tolerance: u64,
     pub missing_frame: MissingFrame,
     pub overload: Overload,
     pub ignore_inactive_pads: bool,
+    /// Nanoseconds of wall time; 0 for no warning.
+    pub stall_time: u64,
+    /// Share of the groups that a GPU computes which the CPU computes again, 0.0..=1.0.
     pub verify: f64,
     pub on_wrong_score: OnWrongScore,
+    /// Those of windows and alarms, in the copy of a step.
     pub watch: WatchSettings,
 }
 
-impl Settings {
-    /// A copy of what may change while the element plays.
-    pub fn tunables(&self, watch: WatchSettings) -> Tunables {
-        Tunables {
-            pool_method: self.pool_method,
-            frame_message: self.frame_message,
-            pairing_tolerance: (self.pairing_tolerance != u64::MAX).then(|| running(self.pairing_tolerance)),
-            missing_frame: self.missing_frame,
-            overload: self.overload,
-            ignore_inactive_pads: self.ignore_inactive_pads,
-            verify: self.verify,
-            on_wrong_score: self.on_wrong_score,
-            watch,
+impl Default for Tunables {
+    fn default() -> Self {
+        Self {
+            pool_method: PoolMethod::default(),
+            frame_message: false,
+            log_level: LogLevel::default(),
+            pairing_tolerance: u64::MAX,
+            missing_frame: MissingFrame::default(),
+            overload: Overload::default(),
+            ignore_inactive_pads: false,
+            stall_time: 5 * ClockTime::SECOND.nseconds(),
+            verify: 0.001,
+            on_wrong_score: OnWrongScore::default(),
+            watch: WatchSettings::default(),
         }
     }
+}
 
+impl Tunables {
+    /// Returns the largest difference in time of frames that belong together; `None` for half a reference frame.
+    pub fn tolerance(&self) -> Option<ClockTime> {
+        (self.pairing_tolerance != u64::MAX).then(|| running(self.pairing_tolerance))
+    }
+}
+
+impl Settings {
     /// Combinations that cannot be meant.
     pub fn check(&self, watch: &WatchSettings) -> Result<(), Error> {
         let setting = |property, reason: String| Err(Error::Setting { property, reason });
@@ -517,17 +519,14 @@ impl Default for Settings {
             enc_width: 0,
             enc_height: 0,
             enc_bitdepth: 0,
-            pool_method: PoolMethod::default(),
             threads: 0,
             subsample: 1,
-            frame_message: false,
             results_filename: None,
             results_format: ResultsFormat::default(),
             results_provisional: false,
             results_provenance: true,
             extra_provenance: None,
             on_results_error: OnResultsError::default(),
-            log_level: LogLevel::default(),
             backend: Backend::default(),
             vendor: Vendor::default(),
             device_id: -1,
@@ -539,15 +538,8 @@ impl Default for Settings {
             colorimetry: Colorimetry::default(),
             min_coverage: 0.0,
             pairing: Pairing::default(),
-            pairing_tolerance: u64::MAX,
-            missing_frame: MissingFrame::default(),
-            overload: Overload::default(),
             force_live: false,
-            ignore_inactive_pads: false,
             metrics_filename: None,
-            stall_time: 5 * ClockTime::SECOND.nseconds(),
-            verify: 0.001,
-            on_wrong_score: OnWrongScore::default(),
         }
     }
 }

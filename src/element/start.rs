@@ -154,16 +154,10 @@ impl HipVmaf {
     }
 
     /// Enables the audit: the CPU recomputes a random share of the groups.
-    fn set_audit(&self, session: &mut Session, settings: &Settings) {
-        let verify = Verify::at_random(settings.verify, threads(settings));
+    fn set_audit(&self, session: &mut Session, settings: &Settings, share: f64) {
+        let verify = Verify::at_random(share, threads(settings));
         if session.gpu().is_some() {
-            gst::info!(
-                CAT,
-                imp = self,
-                "verifying {} of the groups, seed {:#018x}",
-                verify.share,
-                verify.seed
-            );
+            gst::info!(CAT, imp = self, "verifying {share} of the groups, seed {:#018x}", verify.seed);
         }
         session.set_audit(verify);
     }
@@ -197,21 +191,21 @@ impl HipVmaf {
             }
         };
         let messages = Messages::new(self.progress.clone(), post, self.broken()).map_err(Error::Thread)?;
-        *lock(&self.messages) = Some(Arc::new(messages));
-        let settings = lock(&self.settings).clone();
+        *lock(&self.run().messages) = Some(Arc::new(messages));
+        let (settings, tunables) = (lock(&self.settings).clone(), self.tunables());
         let plan = Arc::new(Self::plan(&settings)?);
         gst::debug!(CAT, imp = self, "{plan}");
         let (backend, fallback) = self.backend(&settings)?;
         let mut session = Session::new(plan.clone(), backend, settings.subsample);
-        self.set_audit(&mut session, &settings);
+        self.set_audit(&mut session, &settings, tunables.verify);
         let element = self.obj().downgrade();
         let report = move |err| {
             if let Some(element) = element.upgrade() {
                 element.imp().file_failed(err);
             }
         };
-        *lock(&self.writer) = Some(Arc::new(Writer::new(report, self.broken()).map_err(Error::Thread)?));
-        lock(&self.results_paths).clear();
+        *lock(&self.run().writer) =
+            Some(Arc::new(Writer::new(report, self.broken()).map_err(Error::Thread)?));
 
         let used = Used::of(&session);
         let element = self.obj().downgrade();
@@ -229,11 +223,10 @@ impl HipVmaf {
         let follow = settings.follows_input();
         let worker = WorkerThread::new(session, fallback, distrust, follow, copiers, deliver, self.broken())
             .map_err(Error::Thread)?;
-        worker.jobs().verify(settings.verify, settings.on_wrong_score);
+        worker.jobs().verify(tunables.verify, tunables.on_wrong_score);
         let reference = self.reference().clone();
         let upcoming = self.upcoming(&reference);
-        let (tunables, jobs) = (self.tunables(), worker.jobs());
-        let mut state = State::new(&settings, tunables, plan, used, jobs, reference, upcoming);
+        let mut state = State::new(&settings, tunables, plan, used, worker.jobs(), reference, upcoming);
         for pad in self.distorted() {
             let number = self.next_number.fetch_add(1, Ordering::Relaxed);
             self.open_results(number, &pad)?;
@@ -255,16 +248,11 @@ impl HipVmaf {
             }
         };
         let watchdog = StallWatchdog::new(self.stall_time(), look, self.broken()).map_err(Error::Thread)?;
-        *lock(&self.watchdog) = Some(watchdog);
-        *lock(&self.worker) = Some(worker);
-        *lock(&self.state) = Some(state);
-        self.stopping.store(false, Ordering::Release);
-        self.overdue.store(false, Ordering::Relaxed);
-        self.pushed.store(false, Ordering::Relaxed);
-        self.reported.store(false, Ordering::Relaxed);
+        *lock(&self.run().watchdog) = Some(watchdog);
+        *lock(&self.run().worker) = Some(worker);
+        *lock(&self.run().state) = Some(state);
         self.caps_wait.begin();
         self.set_latency(gst::ClockTime::ZERO);
-        self.configured_latency.store(0, Ordering::Relaxed);
         Ok(())
     }
 
@@ -281,13 +269,13 @@ impl HipVmaf {
     /// Takes everything down. Without an end of stream, files still get the frames that were scored.
     pub(super) fn close(&self) {
         self.caps_wait.end();
-        let watchdog = lock(&self.watchdog).take();
+        let watchdog = lock(&self.run().watchdog).take();
         drop(watchdog);
         // Ends once everything handed over is done and reported.
-        let worker = lock(&self.worker).take();
+        let worker = lock(&self.run().worker).take();
         drop(worker);
         let mut actions = vec![];
-        let state = lock(&self.state).take();
+        let state = lock(&self.run().state).take();
         let mut stats = None;
         if let Some(mut state) = state {
             state.hear_of_results();
@@ -299,10 +287,10 @@ impl HipVmaf {
                 self.write(job);
             }
         }
-        let writer = lock(&self.writer).take();
+        let writer = lock(&self.run().writer).take();
         drop(writer);
         // Last, as all others have something to say.
-        let messages = lock(&self.messages).take();
+        let messages = lock(&self.run().messages).take();
         if let Some(messages) = messages {
             messages.finish();
             if let Some(stats) = stats {
@@ -310,8 +298,7 @@ impl HipVmaf {
                 *lock(&self.last_stats) = Some(counts.add_to(stats));
             }
         }
-        lock(&self.allocator).take();
-        lock(&self.painter).take();
+        *lock(&self.run) = Arc::default();
     }
 
     /// Makes the results file of a rendition, so that one that cannot be written is known before the first frame.
@@ -337,7 +324,8 @@ impl HipVmaf {
     /// A name that no other results of this run have: the one that is set for `dist_sink`, with the label or else the name
     /// of the pad in it for others, and with a number where another has had this name before.
     fn results_path(&self, path: &Path, pad: &HipVmafPad) -> PathBuf {
-        let mut taken = lock(&self.results_paths);
+        let run = self.run();
+        let mut taken = lock(&run.results_paths);
         let label = pad.settings().label.filter(|label| !label.is_empty());
         let name = label.unwrap_or_else(|| pad.name().into());
         let numbered = |number: u32| match (pad.name().as_str(), number) {

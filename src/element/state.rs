@@ -106,7 +106,7 @@ impl State {
             begun: ClockTime::ZERO,
             streams: Streams::new(Reference::new(reference, upcoming), rules),
             heads: Heads::new(settings.pairing),
-            scores: Scores::new(settings, plan.clone()),
+            scores: Scores::new(settings, &tunables, plan.clone()),
             work: Work::new(plan, jobs, used, settings.follows_input()),
             tally: Tally::new(settings.metrics_filename.as_ref().map(PathBuf::from)),
             downstream: Downstream::new(settings.attach_meta),

@@ -49,7 +49,7 @@ impl HipVmaf {
         work: impl FnOnce(&mut State, &mut Vec<Action>) -> Result<T, Error>,
     ) -> Result<T, gst::FlowError> {
         let mut actions = vec![];
-        let result = match lock(&self.state).as_mut() {
+        let result = match lock(&self.run().state).as_mut() {
             Some(state) if state.has_failed() => Err(None),
             Some(state) => {
                 let result = state.take_trouble().map_or(Ok(()), Err);
@@ -77,19 +77,19 @@ impl HipVmaf {
     /// Waits until the error that has ended the run is on the bus, before the streaming task returns it: upstream posts an
     /// error of its own when it hears of this one, and the cause comes first.
     pub(super) fn wait_until_reported(&self) {
-        let failed = || lock(&self.state).as_ref().is_some_and(State::has_failed);
-        let reported = || self.is_interrupted() || self.reported.load(Ordering::Acquire) || !failed();
+        let failed = || lock(&self.run().state).as_ref().is_some_and(State::has_failed);
+        let reported = || self.is_interrupted() || self.run().reported.load(Ordering::Acquire) || !failed();
         self.progress.wait_until(Some(RESULT_TIMEOUT), reported);
     }
 
     /// Reports an error once everything that was scored before it is posted and written.
     fn give_up(&self, err: &Error) {
-        if let Some(state) = lock(&self.state).as_mut() {
+        if let Some(state) = lock(&self.run().state).as_mut() {
             state.complete(None, false);
         }
         self.settle();
         let mut actions = vec![];
-        if let Some(state) = lock(&self.state).as_mut() {
+        if let Some(state) = lock(&self.run().state).as_mut() {
             state.abandon(err, &mut actions);
             self.queue_messages(&mut actions);
         }
@@ -101,7 +101,7 @@ impl HipVmaf {
 
     /// Ends the run as one of its threads has panicked, and what that was to do is not done.
     pub(super) fn thread_failed(&self, err: &Error) {
-        let failed = lock(&self.state).as_mut().is_some_and(|state| {
+        let failed = lock(&self.run().state).as_mut().is_some_and(|state| {
             let failed = state.has_failed();
             state.fail();
             failed
@@ -117,7 +117,7 @@ impl HipVmaf {
         let is_error = message.type_() == gst::MessageType::Error;
         let posted = self.parent_post_message(message);
         if is_error {
-            self.reported.store(true, Ordering::Release);
+            self.run().reported.store(true, Ordering::Release);
             self.progress.made();
         }
         posted
@@ -125,7 +125,7 @@ impl HipVmaf {
 
     /// The queue of messages, between start and stop.
     pub(super) fn messages(&self) -> Option<Arc<Messages>> {
-        lock(&self.messages).clone()
+        lock(&self.run().messages).clone()
     }
 
     /// Waits until the application has returned from all messages so far; a live pipeline waits for `limit` at most.
@@ -213,7 +213,7 @@ impl HipVmaf {
             Action::Write(job) => self.write(job),
             Action::Reconfigure { rendition, pad, matching } => {
                 let possible = self.ask_for_caps(&pad, &matching);
-                if let Some(state) = lock(&self.state).as_mut() {
+                if let Some(state) = lock(&self.run().state).as_mut() {
                     state.streams.renegotiates(rendition, possible);
                 }
             }
@@ -244,14 +244,14 @@ impl HipVmaf {
 
     /// Pushes something, which downstream may block.
     fn give_downstream<T>(&self, push: impl FnOnce() -> T) -> T {
-        self.pushed.store(true, Ordering::Release);
+        self.run().pushed.store(true, Ordering::Release);
         let (now, running) = (Instant::now(), self.running_time());
-        if let Some(state) = lock(&self.state).as_mut() {
+        if let Some(state) = lock(&self.run().state).as_mut() {
             state.begin_push(now, running);
         }
         let pushed = push();
         let due = self.due();
-        if let Some(state) = lock(&self.state).as_mut() {
+        if let Some(state) = lock(&self.run().state).as_mut() {
             state.end_push(due);
         }
         pushed
@@ -265,8 +265,8 @@ impl HipVmaf {
         let moves = is_playing || self.is_prerolling();
         let stall_time = self.stall_time();
         let (now, running, due) = (Instant::now(), self.running_time(), self.due());
-        let latency = gst::ClockTime::from_nseconds(self.configured_latency.load(Ordering::Relaxed));
-        if let Some(state) = lock(&self.state).as_mut() {
+        let latency = gst::ClockTime::from_nseconds(self.run().configured_latency.load(Ordering::Relaxed));
+        if let Some(state) = lock(&self.run().state).as_mut() {
             let moves = moves && !state.is_pushing();
             state.look_for_stall(now, stall_time.filter(|_| moves), &mut actions);
             if is_playing {
@@ -293,7 +293,7 @@ impl HipVmaf {
 
     /// Returns how long a pad may have nothing; `None` if that is not watched.
     pub(super) fn stall_time(&self) -> Option<Duration> {
-        let time = lock(&self.settings).stall_time;
+        let time = lock(&self.tunables).stall_time;
         (time > 0).then(|| Duration::from_nanos(time))
     }
 
@@ -304,7 +304,7 @@ impl HipVmaf {
             let mut query = gst::query::Latency::new();
             pad.peer_query(&mut query) && query.result().0
         };
-        !self.pushed.load(Ordering::Acquire) && !self.obj().sink_pads().into_iter().any(is_live)
+        !self.run().pushed.load(Ordering::Acquire) && !self.obj().sink_pads().into_iter().any(is_live)
     }
 
     /// Says how long frames are held back, unless that has been said. What the last run said does not hold for the next.
@@ -316,7 +316,7 @@ impl HipVmaf {
 
     /// Passes a job to the thread that writes.
     pub(super) fn write(&self, job: Job) {
-        let writer = lock(&self.writer).clone();
+        let writer = lock(&self.run().writer).clone();
         if let Some(writer) = writer {
             writer.write(job);
         }
@@ -330,7 +330,7 @@ impl HipVmaf {
             return self.warn(&err);
         }
         // Posted once the lock is free: a handler may ask for statistics.
-        let stopped = match lock(&self.state).as_mut() {
+        let stopped = match lock(&self.run().state).as_mut() {
             Some(state) => {
                 state.set_trouble(err);
                 None
@@ -344,7 +344,7 @@ impl HipVmaf {
 
     /// Waits until everything is written.
     fn written(&self) {
-        let writer = lock(&self.writer).clone();
+        let writer = lock(&self.run().writer).clone();
         if let Some(writer) = writer {
             writer.settle();
         }
@@ -352,7 +352,8 @@ impl HipVmaf {
 
     /// A reference frame as a heat map. What goes wrong is posted.
     fn paint(&self, buffer: gst::Buffer, heat: &Heat) -> Result<gst::Buffer, gst::FlowError> {
-        let mut painter = lock(&self.painter);
+        let run = self.run();
+        let mut painter = lock(&run.painter);
         let paint = || {
             let shown = metas::shown(&buffer, &heat.info).map_err(heatmap::unreadable)?;
             painter.take_if(|painter| !painter.suits(&heat.info, &shown));
@@ -369,10 +370,10 @@ impl HipVmaf {
     /// Takes the worker's news, on its thread. Errors are posted, and the streaming task learns of them at its next step;
     /// scores before that still count.
     pub(super) fn hear(&self, news: Vec<News>) {
-        self.overdue.store(false, Ordering::Relaxed);
+        self.run().overdue.store(false, Ordering::Relaxed);
         let mut actions = vec![];
         let mut error = None;
-        if let Some(state) = lock(&self.state).as_mut() {
+        if let Some(state) = lock(&self.run().state).as_mut() {
             let failed = state.has_failed();
             if let Err(err) = state.hear(news, &mut actions)
                 && !failed
@@ -386,7 +387,7 @@ impl HipVmaf {
         let (files, others) = actions.into_iter().partition(|action| matches!(action, Action::Write(_)));
         // There are no frames to push among these.
         let _ = self.carry_out_all(others);
-        if let Some(state) = lock(&self.state).as_mut() {
+        if let Some(state) = lock(&self.run().state).as_mut() {
             state.heard();
         }
         self.progress.made();
@@ -399,7 +400,7 @@ impl HipVmaf {
 
     /// Waits until everything handed to the worker is done and reported.
     fn settle(&self) {
-        let settled = lock(&self.worker).as_ref().and_then(|worker| worker.settled());
+        let settled = lock(&self.run().worker).as_ref().and_then(|worker| worker.settled());
         if let Some(settled) = settled {
             // An error means that the worker has ended, with nothing left to do.
             let _ = settled.recv();
@@ -420,13 +421,13 @@ impl HipVmaf {
 
     /// The streaming task is to return: a seek or a stop waits for it.
     fn is_interrupted(&self) -> bool {
-        self.stopping.load(Ordering::Acquire)
+        self.run().stopping.load(Ordering::Acquire)
             || self.obj().src_pad().pad_flags().contains(gst::PadFlags::FLUSHING)
     }
 
     /// Waits for results or frames, whatever makes this true, at most for so long. At once if the element is to stop.
     fn wait_until(&self, limit: Option<Duration>, ready: impl Fn(&State) -> bool) -> bool {
-        let ready = || self.is_interrupted() || lock(&self.state).as_ref().is_none_or(&ready);
+        let ready = || self.is_interrupted() || lock(&self.run().state).as_ref().is_none_or(&ready);
         self.progress.wait_until(limit, ready)
     }
 
@@ -462,7 +463,7 @@ impl HipVmaf {
             self.with_state(|state, actions| state.perform(&decision, &seen, clock, actions))?;
             match decision.step {
                 Step::Take(_) | Step::Drop(_) | Step::Skip(_) | Step::Resize(_) | Step::Silence(_) => {}
-                Step::Wait(until) if lock(&self.state).as_ref().is_some_and(State::is_full) => {
+                Step::Wait(until) if lock(&self.run().state).as_ref().is_some_and(State::is_full) => {
                     timeout |= self.wait_at_full_heads(until.filter(|_| clock.due.is_some()));
                 }
                 Step::Wait(_) => return Err(gst_base::AGGREGATOR_FLOW_NEED_DATA),
@@ -488,17 +489,17 @@ impl HipVmaf {
             }
             // Frames can leave with the scores to come, unless others come first.
             Step::Wait(_) => {
-                let hopeless = clock.is_live && self.overdue.load(Ordering::Relaxed);
+                let hopeless = clock.is_live && self.run().overdue.load(Ordering::Relaxed);
                 let limit = clock.is_live.then_some(if hopeless { Duration::ZERO } else { RESULT_TIMEOUT });
                 if !self.wait_until(limit, State::is_busy) {
-                    self.overdue.store(true, Ordering::Relaxed);
+                    self.run().overdue.store(true, Ordering::Relaxed);
                 }
             }
             // Windows have all scores in time.
             Step::Silence(_) => self.complete(None, true),
             Step::Finished => self.complete(None, false),
             Step::Resize(rendition) => {
-                let numbers = lock(&self.state).as_ref().map(|state| state.streams.numbers(rendition));
+                let numbers = lock(&self.run().state).as_ref().map(|state| state.streams.numbers(rendition));
                 self.complete(numbers.as_deref(), false);
             }
             Step::Drop(_) | Step::Skip(_) => {}
@@ -510,12 +511,12 @@ impl HipVmaf {
     /// true if `until`, a running time without latency, is over before that.
     fn wait_at_full_heads(&self, until: Option<gst::ClockTime>) -> bool {
         let goes_on = |state: &State| state.has_work() || !state.is_full();
-        let has_work = || lock(&self.state).as_ref().is_none_or(goes_on) || self.is_interrupted();
+        let has_work = || lock(&self.run().state).as_ref().is_none_or(goes_on) || self.is_interrupted();
         let obj = self.obj();
         let now = until.and_then(|_| obj.current_running_time());
         let Some(((until, now), latency)) = until.zip(now).zip(obj.latency()) else {
             let found = self.progress.wait_until(Some(LOOK), has_work);
-            if !found && let Some(state) = lock(&self.state).as_mut() {
+            if !found && let Some(state) = lock(&self.run().state).as_mut() {
                 // Upstream may wait for a frame here to be taken before it sends the one that is waited for.
                 gst::info!(CAT, imp = self, "no longer waiting for frames behind those at the heads");
                 state.stop_looking();
@@ -531,7 +532,7 @@ impl HipVmaf {
         let begun = Instant::now();
         loop {
             let look = |state: &State| (state.has_room(), state.may_skip(clock), state.deadlines());
-            let looked = lock(&self.state).as_ref().map(look);
+            let looked = lock(&self.run().state).as_ref().map(look);
             let Some((false, may_skip, (leaving, overdue))) = looked else { return Ok(()) };
             if !may_skip {
                 self.wait_until(None, State::has_room);
@@ -554,7 +555,7 @@ impl HipVmaf {
                     Ok(())
                 })?;
             } else {
-                let has_room = || lock(&self.state).as_ref().is_none_or(State::has_room);
+                let has_room = || lock(&self.run().state).as_ref().is_none_or(State::has_room);
                 self.wait_on_clock(next.saturating_sub(now), || has_room() || self.is_interrupted());
             }
         }
@@ -581,7 +582,7 @@ impl HipVmaf {
     /// Makes thumbnails of the pictures that a step is about, where they are needed.
     fn look(&self, decision: &Decision) -> Seen {
         let ToSee { reference, distorted } =
-            lock(&self.state).as_ref().map(|state| state.to_see(decision)).unwrap_or_default();
+            lock(&self.run().state).as_ref().map(|state| state.to_see(decision)).unwrap_or_default();
         let of = |(number, buffer, info): (u64, gst::Buffer, Arc<VideoInfo>)| {
             thumbnail(buffer, &info).map(|thumbnail| (number, thumbnail))
         };
@@ -596,13 +597,13 @@ impl HipVmaf {
     pub(super) fn wake_up(&self) -> Option<gst::ClockTime> {
         // Without a clock nothing is ever due.
         self.playing.load(Ordering::Acquire).then_some(())?;
-        lock(&self.state).as_ref().and_then(State::wake_up)
+        lock(&self.run().state).as_ref().and_then(State::wake_up)
     }
 
     /// The frames on their way are dropped, and those to come begin a new section.
     pub(super) fn flush_all(&self) -> Result<gst::FlowSuccess, gst::FlowError> {
         self.complete(None, false);
-        self.pushed.store(false, Ordering::Release);
+        self.run().pushed.store(false, Ordering::Release);
         self.with_state(|state, actions| {
             state.flush(actions);
             Ok(gst::FlowSuccess::Ok)
@@ -625,7 +626,7 @@ impl HipVmaf {
 
     /// Lets go of everything that has come by a pad, and has downstream do the same where its frames travel on.
     pub(super) fn drain(&self, pad: &AggregatorPad, query: &mut gst::query::Drain) {
-        let numbers = lock(&self.state).as_ref().and_then(|state| state.drained(pad));
+        let numbers = lock(&self.run().state).as_ref().and_then(|state| state.drained(pad));
         self.complete(numbers.as_deref(), true);
         // Refused only where nothing leaves any more.
         let _ = self.with_state(|state, actions| {
@@ -641,9 +642,9 @@ impl HipVmaf {
 
     /// Goes on with copies of those frames of a pad that may be used again.
     pub(super) fn copy_kept(&self, pad: &AggregatorPad) {
-        let kept = lock(&self.state).as_mut().map(|state| state.take_kept(pad)).unwrap_or_default();
+        let kept = lock(&self.run().state).as_mut().map(|state| state.take_kept(pad)).unwrap_or_default();
         let copies = kept.map(|kept| kept.and_then(|kept| kept.copied()));
-        if let Some(state) = lock(&self.state).as_mut() {
+        if let Some(state) = lock(&self.run().state).as_mut() {
             state.put_kept(pad, copies);
         }
     }
@@ -656,8 +657,10 @@ impl HipVmaf {
 
     /// Caps take effect before the next frame is looked at: pairs before them have their scores by then.
     pub(super) fn take_caps(&self, pad: &AggregatorPad, caps: &gst::CapsRef) -> bool {
-        let affected =
-            lock(&self.state).as_mut().map(|state| state.streams.affected(pad, caps)).unwrap_or_default();
+        let affected = lock(&self.run().state)
+            .as_mut()
+            .map(|state| state.streams.affected(pad, caps))
+            .unwrap_or_default();
         if !affected.is_empty() {
             self.complete(Some(&affected), false);
         }
@@ -683,14 +686,14 @@ impl HipVmaf {
     }
 
     pub(super) fn take_segment(&self, pad: &AggregatorPad, segment: gst::Segment, seqnum: gst::Seqnum) {
-        if let Some(state) = lock(&self.state).as_mut() {
+        if let Some(state) = lock(&self.run().state).as_mut() {
             state.set_segment(pad, segment, seqnum);
         }
     }
 
     /// Adds a distorted stream, to be scored from now on.
     pub(super) fn add_rendition(&self, pad: &HipVmafPad) -> Result<(), gst::FlowError> {
-        if lock(&self.state).as_ref().is_none_or(State::has_failed) {
+        if lock(&self.run().state).as_ref().is_none_or(State::has_failed) {
             // The next start takes the pads that are there by then.
             return Ok(());
         }
@@ -725,10 +728,10 @@ impl HipVmaf {
 
     /// Applies new settings where no frame has to come for that.
     pub(super) fn settings_changed(&self) {
-        if lock(&self.state).as_ref().is_none_or(State::has_failed) {
+        if lock(&self.run().state).as_ref().is_none_or(State::has_failed) {
             return;
         }
-        if let Some(watchdog) = &*lock(&self.watchdog) {
+        if let Some(watchdog) = &*lock(&self.run().watchdog) {
             watchdog.set_limit(self.stall_time());
         }
         let tunables = self.tunables();

@@ -9,8 +9,7 @@ use gst::prelude::*;
 use gst::{Structure, StructureRef};
 use gsthipvmaf::{event, message};
 
-use crate::common::rig::Rig;
-use crate::common::{Bench, FRAME, Input, coarse, entries, moving, score, sides};
+use crate::common::{Bench, FRAME, Input, coarse, entries, init, moving, score, sides};
 
 /// The rows of the tables of a section: what stands in backticks in the first cell, with the second cell, or those
 /// of several messages one after the other.
@@ -57,9 +56,8 @@ fn assert_listed(rows: &BTreeMap<String, String>, structure: &StructureRef) {
     }
 }
 
-/// Returns the default of a property as the tables write it.
-fn default_of(property: &glib::ParamSpec) -> String {
-    let value = property.default_value();
+/// Returns the value of a property as the tables write it.
+fn text_of(value: &glib::Value) -> String {
     if let Some((_, nick)) = glib::EnumValue::from_value(value) {
         return nick.nick().into();
     }
@@ -74,7 +72,7 @@ fn default_of(property: &glib::ParamSpec) -> String {
     }
 }
 
-/// Asserts that the tables of a section list the object's own properties, each with its default.
+/// Asserts that the tables of a section list the properties of a new object, each with its default, which is its value.
 #[track_caller]
 fn assert_properties(section: &str, object: &impl IsA<glib::Object>) {
     let own = object.as_ref().type_();
@@ -83,7 +81,11 @@ fn assert_properties(section: &str, object: &impl IsA<glib::Object>) {
         .iter()
         .filter(|property| property.owner_type() == own)
         .filter(|property| property.flags().contains(glib::ParamFlags::WRITABLE))
-        .map(|property| (property.name().to_owned(), default_of(property)))
+        .map(|property| {
+            let default = text_of(property.default_value());
+            assert_eq!(text_of(&object.property_value(property.name())), default, "{}", property.name());
+            (property.name().to_owned(), default)
+        })
         .collect();
     let listed: BTreeMap<_, _> =
         cells(section).into_iter().filter(|(name, _)| expected.contains_key(name)).collect();
@@ -123,9 +125,26 @@ fn plain(cell: &str) -> String {
 
 #[test]
 fn all_properties_are_listed_with_their_defaults() {
-    let rig = Rig::offline(&[]);
-    assert_properties("Properties", &rig.element);
-    assert_properties("Properties of distorted pads", &rig.pad("dist_sink"));
+    init();
+    let element = gst::ElementFactory::make("hipvmaf").build().unwrap();
+    assert_properties("Properties", &element);
+    assert_properties("Properties of distorted pads", &element.static_pad("dist_sink").unwrap());
+}
+
+#[test]
+fn all_events_and_states_are_listed() {
+    let assert_all = |section: &str, field: &str, names: &[&str]| {
+        let listed = &rows(section)[field];
+        for name in names {
+            assert!(listed.contains(&format!("`{name}`")), "{section} does not list {name}: {listed}");
+        }
+    };
+    let name = |event: &event::Event| event.name();
+    assert_all("Events", "event", &event::Event::ALL.iter().map(name).collect::<Vec<_>>());
+    let name = |state: &event::EventState| state.name();
+    assert_all("Events", "state", &event::EventState::ALL.iter().map(name).collect::<Vec<_>>());
+    let name = |state: &message::ScoreState| state.name();
+    assert_all("Metadata", "state", &message::ScoreState::ALL.iter().map(name).collect::<Vec<_>>());
 }
 
 #[test]

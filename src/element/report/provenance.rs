@@ -10,13 +10,13 @@ use gst::Structure;
 use gst::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use super::super::settings::Settings;
+use super::super::settings::{Settings, Tunables};
 
 /// The version with the commit that the program was built from.
 const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "-", env!("COMMIT_ID"));
 
 /// The settings that change scores, by the names of their properties.
-fn settings(settings: &Settings) -> Vec<(Cow<'static, str>, String)> {
+fn settings(settings: &Settings, tunables: &Tunables) -> Vec<(Cow<'static, str>, String)> {
     fn nick(value: impl ToValue) -> String {
         let value = value.to_value();
         glib::EnumValue::from_value(&value).map(|(_, value)| value.nick().to_owned()).unwrap_or_default()
@@ -36,7 +36,7 @@ fn settings(settings: &Settings) -> Vec<(Cow<'static, str>, String)> {
         ("scale-method", nick(settings.scale_method)),
         ("colorimetry", nick(settings.colorimetry)),
         ("pairing", nick(settings.pairing)),
-        ("missing-frame", nick(settings.missing_frame)),
+        ("missing-frame", nick(tunables.missing_frame)),
     ];
     settings.into_iter().map(|(name, value)| (name.into(), value)).collect()
 }
@@ -71,12 +71,12 @@ fn extra(structure: &gst::StructureRef) -> Vec<(String, Vec<String>)> {
 
 impl Provenance {
     /// Returns the origin as far as it is known before anything runs.
-    pub fn new(settings: &Settings, plan: &Plan) -> Self {
+    pub fn new(settings: &Settings, tunables: &Tunables, plan: &Plan) -> Self {
         let models = plan.models.iter();
         Self {
             backend: vec![],
             models: models.map(|m| (m.model.name().to_owned(), m.model.sha256().to_owned())).collect(),
-            settings: self::settings(settings),
+            settings: self::settings(settings, tunables),
             extra: settings.extra_provenance.as_deref().map(extra).unwrap_or_default(),
         }
     }

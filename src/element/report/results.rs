@@ -36,9 +36,40 @@ use super::exact::{self, LineOf};
 use super::message::ScoreState;
 use super::provenance::Provenance;
 
-/// Columns of a CSV file behind those of libvmaf's: when the frame is, and what is compared.
-const CSV_COLUMNS: &str =
-    "timestamp,running_time,time_code,state,section,offset,coverage,label,reference,distorted,";
+/// A value that a row has besides those of metrics and models.
+struct Member {
+    name: &'static str,
+    /// The value, if the frame has one. Each is in CSV.
+    value: fn(&Row) -> Option<serde_json::Value>,
+    /// Returns true if JSON and XML have the value, too. They leave out what is the rule.
+    is_listed: fn(&Row) -> bool,
+}
+
+/// The values of a row besides those of metrics and models, in order.
+const MEMBERS: [Member; 7] = [
+    Member { name: "timestamp", value: |row| Some(row.timestamp?.nseconds().into()), is_listed: |_| true },
+    Member {
+        name: "running_time",
+        value: |row| Some(row.running_time.nseconds().into()),
+        is_listed: |_| true,
+    },
+    Member { name: "time_code", value: |row| Some(row.time_code.as_deref()?.into()), is_listed: |_| true },
+    Member {
+        name: "state",
+        value: |row| Some(row.state.name().into()),
+        is_listed: |row| row.state != ScoreState::Scored,
+    },
+    Member { name: "section", value: |row| Some(row.section.into()), is_listed: |row| row.section > 0 },
+    Member { name: "offset", value: |row| Some(row.offset.into()), is_listed: |_| false },
+    Member {
+        name: "coverage",
+        value: |row| Some(format!("{:.6}", row.coverage).into()),
+        is_listed: |_| false,
+    },
+];
+
+/// Columns of a CSV file after [`MEMBERS`]: what is compared.
+const STREAMS: &str = "label,reference,distorted,";
 
 /// Name of the only model.
 const ONLY_MODEL: &str = "vmaf";
@@ -304,7 +335,8 @@ impl Results {
             ResultsFormat::Csv => {
                 let names: String = self.columns.iter().map(|(name, _)| csv_field(name) + ",").collect();
                 let made = if self.provenance { "provenance," } else { "" };
-                (0, format!("Frame,{names}{CSV_COLUMNS}{made}\n"))
+                let members = MEMBERS.map(|member| member.name).join(",");
+                (0, format!("Frame,{names}{members},{STREAMS}{made}\n"))
             }
             ResultsFormat::Exact => (0, exact),
             ResultsFormat::None => (0, String::new()),
@@ -319,15 +351,9 @@ impl Results {
             self.resume()?;
         }
         let columns = || self.columns.iter().map(|(name, _)| name).zip(&row.values);
-        let Row { index, section, offset, coverage, .. } = row;
-        let named = [
-            ("timestamp", row.timestamp.map(|time| time.nseconds().into())),
-            ("running_time", Some(row.running_time.nseconds().into())),
-            ("time_code", row.time_code.as_deref().map(json_string)),
-            ("state", (row.state != ScoreState::Scored).then(|| json_string(row.state.name()))),
-            ("section", (*section > 0).then(|| (*section).into())),
-        ];
-        let named = named.into_iter().filter_map(|(name, value)| Some((name, value?)));
+        let index = row.index;
+        let listed = MEMBERS.iter().filter(|member| (member.is_listed)(row));
+        let listed = listed.filter_map(|member| Some((member.name, (member.value)(row)?)));
         let text = match self.format {
             ResultsFormat::Json => {
                 let value = |(name, value): (&String, &f64)| {
@@ -335,7 +361,7 @@ impl Results {
                 };
                 let values = columns().map(value).collect::<Vec<_>>().join(",");
                 let members: String =
-                    named.map(|(name, value)| format!("      \"{name}\": {value},\n")).collect();
+                    listed.map(|(name, value)| format!("      \"{name}\": {value},\n")).collect();
                 let comma = if self.rows > 0 { "," } else { "" };
                 format!(
                     "{comma}\n    {{\n      \"frameNum\": {index},\n{members}      \"metrics\": {{{values}\n      }}\n    }}"
@@ -345,19 +371,19 @@ impl Results {
                 let value =
                     |(name, value): (&String, &f64)| format!(" {}=\"{}\"", xml_name(name), number(*value));
                 let values: String = columns().map(value).collect();
-                format!("    <frame frameNum=\"{index}\"{values}{} />\n", xml_attributes(named))
+                format!("    <frame frameNum=\"{index}\"{values}{} />\n", xml_attributes(listed))
             }
             ResultsFormat::Csv => {
                 let values: String = row.values.iter().map(|value| number(*value) + ",").collect();
-                let time = row.timestamp.map(|time| time.nseconds().to_string()).unwrap_or_default();
-                let running_time = row.running_time.nseconds();
-                let time_code = row.time_code.as_deref().unwrap_or_default();
-                let (state, [label, reference, distorted, provenance]) = (row.state.name(), &self.of_csv);
+                let text = |value: serde_json::Value| {
+                    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+                };
+                let members =
+                    MEMBERS.iter().map(|member| (member.value)(row).map(text).unwrap_or_default() + ",");
+                let [label, reference, distorted, provenance] = &self.of_csv;
                 let made = if self.provenance { format!("{provenance},") } else { String::new() };
-                format!(
-                    "{index},{values}{time},{running_time},{time_code},{state},{section},{offset},{coverage:.6},{label},\
-                     {reference},{distorted},{made}\n"
-                )
+                let members: String = members.collect();
+                format!("{index},{values}{members}{label},{reference},{distorted},{made}\n")
             }
             ResultsFormat::Exact => LineOf::Row(row).text()?,
             ResultsFormat::None => String::new(),
@@ -886,7 +912,8 @@ mod tests {
         assert_eq!(
             csv,
             format!(
-                "Frame,integer_adm2,\"my <\"\"model\"\">\",{CSV_COLUMNS}provenance,\n\
+                "Frame,integer_adm2,\"my <\"\"model\"\">\",timestamp,running_time,time_code,state,section,offset,coverage,\
+                 label,reference,distorted,provenance,\n\
                  0,0.500000,80.250000,,0,10:00:00:00,aligning,{what}\n\
                  1,1.000000,NaN,40000000,40000000,,scored,{what}\n"
             )
