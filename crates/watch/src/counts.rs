@@ -85,6 +85,6 @@ mod tests {
         let message: Vec<_> = counts.in_messages().collect();
         let field = |name| message.iter().find(|(of, _)| *of == name).map(|(_, count)| *count).ok_or(name);
         assert_eq!(Counts::of_message(field), Ok(counts));
-        assert_eq!(Counts::of_message(|name| Err(name)), Err("frames"));
+        assert_eq!(Counts::of_message(Err), Err("frames"));
     }
 }

@@ -46,7 +46,7 @@ struct Member {
 }
 
 /// The values of a row besides those of metrics and models, in order.
-const MEMBERS: [Member; 7] = [
+const MEMBERS: &[Member] = &[
     Member { name: "timestamp", value: |row| Some(row.timestamp?.nseconds().into()), is_listed: |_| true },
     Member {
         name: "running_time",
@@ -335,7 +335,8 @@ impl Results {
             ResultsFormat::Csv => {
                 let names: String = self.columns.iter().map(|(name, _)| csv_field(name) + ",").collect();
                 let made = if self.provenance { "provenance," } else { "" };
-                let members = MEMBERS.map(|member| member.name).join(",");
+                let members: Vec<_> = MEMBERS.iter().map(|member| member.name).collect();
+                let members = members.join(",");
                 (0, format!("Frame,{names}{members},{STREAMS}{made}\n"))
             }
             ResultsFormat::Exact => (0, exact),
