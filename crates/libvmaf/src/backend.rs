@@ -7,6 +7,7 @@
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{Builder, JoinHandle};
 
 use engine::audit::{Audit, Verify};
 use engine::backend::cpu::Cpu;
@@ -31,8 +32,8 @@ const LOCKED_MOST: usize = 1 << 30;
 /// Where a context may compute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Choice {
-    /// On a GPU from the second pair on, if there is one. To open a GPU takes longer than to compute one pair, and some
-    /// programs make a context for each pair.
+    /// On the CPU until a GPU is open, which is begun with the second pair. To open a GPU takes longer than to compute some
+    /// pairs, and there are programs that make a context for each pair.
     Auto,
     /// On a GPU; without one there are no scores.
     Hip,
@@ -60,18 +61,10 @@ impl Choice {
             }
         }
     }
-
-    /// Returns true if a context goes to a GPU with its next pair.
-    pub fn wants_gpu(self, is_first_pair: bool) -> bool {
-        match self {
-            Self::Auto => !is_first_pair,
-            Self::Hip => true,
-            Self::Cpu => false,
-        }
-    }
 }
 
 /// What a backend is for.
+#[derive(Clone)]
 pub struct Task {
     pub work: Work,
     pub geometry: Geometry,
@@ -87,12 +80,13 @@ impl Task {
         let threads = self.threads as usize;
         let refused = |_| BackendError::Threads { threads, reason: "there are too many".into() };
         let mut cpu = Cpu::on(threads::pool(threads).map_err(refused)?).cold();
-        self.prepare(&mut cpu, previous)?;
+        cpu.prepare(&self.work, self.geometry, &[None])?;
+        self.recall(&mut cpu, previous)?;
         Ok(cpu)
     }
 
     /// Opens and prepares the first GPU that passes its self-test.
-    fn gpu(&self, previous: &VecDeque<Held>) -> Result<Hip, BackendError> {
+    pub fn gpu(&self) -> Result<Hip, BackendError> {
         let mut failed = vec![];
         let mut first = None;
         loop {
@@ -101,7 +95,7 @@ impl Task {
                 Err(error) => return Err(first.unwrap_or(error)),
             };
             hip.expect_history(self.subsamples);
-            match self.prepare(&mut hip, previous) {
+            match hip.prepare(&self.work, self.geometry, &[None]) {
                 Ok(()) => return Ok(hip),
                 Err(error) if error.is_device() => {
                     log(Level::Warning, format_args!("the {hip} is not used, as {error}"));
@@ -114,18 +108,52 @@ impl Task {
     }
 
     /// Returns the reference pictures that metrics look back on, the last one last.
-    fn earlier<'a>(&self, previous: &'a VecDeque<Held>) -> impl Iterator<Item = &'a Held> + use<'a> {
+    pub fn earlier<'a>(
+        &self,
+        previous: &'a VecDeque<Held>,
+    ) -> impl DoubleEndedIterator<Item = &'a Held> + use<'a> {
         previous.iter().take(self.work.lags()).rev()
     }
 
-    fn prepare(&self, backend: &mut dyn Backend, previous: &VecDeque<Held>) -> Result<(), BackendError> {
-        backend.prepare(&self.work, self.geometry, &[None])?;
+    /// Has a backend know the latest reference pictures.
+    fn recall(&self, backend: &mut dyn Backend, previous: &VecDeque<Held>) -> Result<(), BackendError> {
         for held in self.earlier(previous) {
             let ticket =
                 backend.submit(Group { reference: held.picture(), distorted: vec![], history_only: true })?;
             backend.wait(ticket)?;
         }
         Ok(())
+    }
+}
+
+/// A GPU that a thread opens and prepares, while the CPU computes. The end of this waits for the thread, as a process must not
+/// end while a runtime is being opened.
+pub struct Opening(Option<JoinHandle<Result<Hip, BackendError>>>);
+
+impl Opening {
+    /// Starts the thread.
+    pub fn new(task: Task) -> Result<Self, BackendError> {
+        let thread =
+            Builder::new().name("vmaf-gpu".into()).spawn(move || task.gpu().inspect_err(warn_without_gpu));
+        let refused = |error: std::io::Error| BackendError::Threads { threads: 1, reason: error.to_string() };
+        Ok(Self(Some(thread.map_err(refused)?)))
+    }
+
+    /// Returns true if the GPU is there, or cannot be had.
+    pub fn is_done(&self) -> bool {
+        self.0.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+
+    /// Waits for the GPU. Without one, the log says why.
+    pub fn end(mut self) -> Option<Hip> {
+        self.0.take()?.join().ok()?.ok()
+    }
+}
+
+impl Drop for Opening {
+    fn drop(&mut self) {
+        // A panic has printed its message.
+        let _ = self.0.take().map(JoinHandle::join);
     }
 }
 
@@ -137,9 +165,9 @@ pub struct Gpu {
 }
 
 impl Gpu {
-    /// Opens a GPU, and says in the log which one is used.
-    pub fn open(task: &Task, previous: &VecDeque<Held>) -> Result<Self, BackendError> {
-        let backend = task.gpu(previous)?;
+    /// Takes a GPU that is prepared, and says in the log which one it is.
+    pub fn new(mut backend: Hip, task: &Task, previous: &VecDeque<Held>) -> Result<Self, BackendError> {
+        task.recall(&mut backend, previous)?;
         log(Level::Info, format_args!("scoring on the {backend}: {}", backend.why()));
         let mut audit = Audit::new(Verify { patient: true, ..Verify::at_random(verified(), 0) });
         audit.prepare(&task.work, task.geometry, &[None], backend.gpu());

@@ -13,7 +13,7 @@ use engine::audit::Audit;
 use engine::backend::{Backend, BackendError, Group, Ticket};
 use engine::metrics::FrameSums;
 
-use crate::backend::{Busy, Choice, Gpu, Task, warn_without_gpu};
+use crate::backend::{Busy, Choice, Gpu, Opening, Task, warn_without_gpu};
 use crate::log::{Level, log};
 use crate::picture::Held;
 
@@ -55,51 +55,80 @@ struct Flying {
     audit: Option<u64>,
 }
 
+/// Where pairs are computed.
+enum Place {
+    Cpu,
+    /// The CPU, until a GPU is there.
+    Opening(Opening),
+    Gpu {
+        _busy: Busy,
+    },
+    /// The CPU, as a GPU has failed or there is none.
+    OnlyCpu,
+}
+
 /// A backend with the pairs that it computes.
 pub struct Flight {
     task: Task,
     backend: Box<dyn Backend>,
-    /// On a GPU, which has not failed.
-    busy: Option<Busy>,
+    place: Place,
     audit: Option<Audit>,
-    /// The GPU has failed, or there is none.
-    is_without_gpu: bool,
     /// On a GPU, the latest reference pictures, the last one first.
     previous: VecDeque<Held>,
     flying: VecDeque<Flying>,
 }
 
 impl Flight {
-    /// Prepares a backend. `previous`: the latest reference pictures, the last one first.
-    pub fn new(task: Task, previous: &VecDeque<Held>, gpu: Option<Choice>) -> Result<Self, BackendError> {
-        if let Some(choice) = gpu {
-            match Gpu::open(&task, previous) {
-                Ok(Gpu { backend, audit, busy }) => {
-                    let previous = previous.iter().take(task.work.lags()).cloned().collect();
-                    let flight = Self::on(task, Box::new(backend), previous);
-                    return Ok(Self { busy: Some(busy), audit: Some(audit), ..flight });
-                }
-                Err(error) if choice == Choice::Hip => return Err(error),
-                Err(error) => warn_without_gpu(&error),
-            }
+    /// Prepares a GPU, or else the CPU. `previous`: the latest reference pictures, the last one first.
+    pub fn new(task: Task, previous: &VecDeque<Held>, choice: Choice) -> Result<Self, BackendError> {
+        let (place, audit, flying) = (Place::Cpu, None, VecDeque::new());
+        if choice == Choice::Hip {
+            let Gpu { backend, audit, busy } = Gpu::new(task.gpu()?, &task, previous)?;
+            let previous = task.earlier(previous).rev().cloned().collect();
+            let (place, audit) = (Place::Gpu { _busy: busy }, Some(audit));
+            return Ok(Self { task, backend: Box::new(backend), place, audit, previous, flying });
         }
-        let cpu = task.cpu(previous)?;
-        Ok(Self { is_without_gpu: gpu.is_some(), ..Self::on(task, Box::new(cpu), VecDeque::new()) })
+        let backend = Box::new(task.cpu(previous)?);
+        Ok(Self { task, backend, place, audit, previous: VecDeque::new(), flying })
     }
 
-    fn on(task: Task, backend: Box<dyn Backend>, previous: VecDeque<Held>) -> Self {
-        let (busy, audit, is_without_gpu, flying) = (None, None, false, VecDeque::new());
-        Self { task, backend, busy, audit, is_without_gpu, previous, flying }
-    }
-
-    /// Returns true if pairs are computed on a GPU.
-    pub fn is_on_gpu(&self) -> bool {
-        self.busy.is_some()
+    fn is_on_gpu(&self) -> bool {
+        matches!(self.place, Place::Gpu { .. })
     }
 
     /// Returns true if a GPU has failed, or could not be opened.
     pub fn is_without_gpu(&self) -> bool {
-        self.is_without_gpu
+        matches!(self.place, Place::OnlyCpu)
+    }
+
+    /// Has a GPU opened, unless that was done before. Returns true if one can be gone to.
+    pub fn expects_gpu(&mut self) -> bool {
+        if matches!(self.place, Place::Cpu) {
+            self.place = match Opening::new(self.task.clone()) {
+                Ok(opening) => Place::Opening(opening),
+                Err(error) => {
+                    warn_without_gpu(&error);
+                    Place::OnlyCpu
+                }
+            };
+        }
+        matches!(&self.place, Place::Opening(opening) if opening.is_done())
+    }
+
+    /// Goes to the GPU that was opened, if there is one. Nothing may be on its way. `previous`: the latest reference pictures,
+    /// the last one first.
+    pub fn go_to_gpu(&mut self, previous: &VecDeque<Held>) {
+        let Place::Opening(opening) = std::mem::replace(&mut self.place, Place::OnlyCpu) else { return };
+        let Some(gpu) = opening.end() else { return };
+        match Gpu::new(gpu, &self.task, previous) {
+            Ok(Gpu { backend, audit, busy }) => {
+                self.backend = Box::new(backend);
+                self.place = Place::Gpu { _busy: busy };
+                self.audit = Some(audit);
+                self.previous = self.task.earlier(previous).rev().cloned().collect();
+            }
+            Err(error) => warn_without_gpu(&error),
+        }
     }
 
     /// Returns true if the pair of an index is on its way.
@@ -123,7 +152,7 @@ impl Flight {
     /// Takes a pair, for which there has to be room.
     pub fn submit(&mut self, pair: Pair, index: u32, active: Vec<usize>) {
         let group = pair.group();
-        let audit = self.audit.as_mut().filter(|_| self.busy.is_some());
+        let audit = self.audit.as_mut().filter(|_| matches!(self.place, Place::Gpu { .. }));
         let audit = audit.and_then(|audit| audit.offer(&group));
         let submitted = self.backend.submit(group);
         let pictures = self.is_on_gpu().then(|| {
@@ -173,10 +202,10 @@ impl Flight {
 
     /// Has the CPU compute the pairs without sums, and all later ones.
     fn hand_over(&mut self, reason: &dyn Display) {
-        if self.busy.take().is_none() {
+        if !self.is_on_gpu() {
             return;
         }
-        self.is_without_gpu = true;
+        self.place = Place::OnlyCpu;
         log(Level::Warning, format_args!("scoring on the CPU from here on, as {reason}"));
         let mut left: Vec<_> = self.flying.iter_mut().filter(|flying| flying.sums.is_none()).collect();
         let pictures = left.first().and_then(|flying| flying.pictures.as_ref());

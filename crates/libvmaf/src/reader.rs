@@ -149,6 +149,7 @@ impl Reader {
             self.computing = None;
             self.computing = Some(self.build(format, geometry, None)?);
         }
+        self.expect_gpu(collector);
         let left_out = !index.is_multiple_of(self.subsample());
         let Schedule { active, error, named } = self.schedule(collector, index, left_out);
         if let Some(error) = error {
@@ -175,18 +176,23 @@ impl Reader {
         }
     }
 
-    /// Returns true if extractors were added, or if the next pair is the first for a GPU.
+    /// Returns true if extractors were added since the backend was set up.
     fn needs_building(&mut self) -> bool {
         let Some(computing) = &self.computing else { return true };
         if computing.flight.as_ref().is_some_and(Flight::is_without_gpu) {
             self.choice = Choice::Cpu;
         }
-        let is_on_cpu = computing.flight.as_ref().is_some_and(|flight| !flight.is_on_gpu());
-        computing.parts.len() != self.registered.len() || is_on_cpu && self.wants_gpu()
+        computing.parts.len() != self.registered.len()
     }
 
-    fn wants_gpu(&self) -> bool {
-        self.choice.wants_gpu(self.previous.is_empty())
+    /// Has a GPU opened with the second pair, and goes on there once it is open.
+    fn expect_gpu(&mut self, collector: &mut Collector) {
+        let expects = self.choice == Choice::Auto && !self.previous.is_empty();
+        if expects && self.flight().is_some_and(Flight::expects_gpu) {
+            self.drain(collector);
+            let previous = self.previous.clone();
+            self.flight().into_iter().for_each(|flight| flight.go_to_gpu(&previous));
+        }
     }
 
     /// Sets up a backend for the registered extractors, or the CPU for some of them. It knows the latest reference pictures.
@@ -212,9 +218,9 @@ impl Reader {
         }
         let mut flight = None;
         if work.parts().next().is_some() {
-            let gpu = Some(self.choice).filter(|_| only.is_none() && self.wants_gpu());
+            let choice = if only.is_none() { self.choice } else { Choice::Cpu };
             let task = Task { work, geometry, threads: self.threads, subsamples: self.subsample() > 1 };
-            flight = Some(Flight::new(task, &self.previous, gpu).map_err(|error| failed(&error))?);
+            flight = Some(Flight::new(task, &self.previous, choice).map_err(|error| failed(&error))?);
         }
         Ok(Computing { flight, format, geometry, parts })
     }

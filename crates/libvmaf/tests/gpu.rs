@@ -4,6 +4,7 @@
 
 use std::collections::BTreeSet;
 use std::ffi::{CString, c_char};
+use std::os::fd::AsRawFd;
 use std::ptr::{null, null_mut};
 use std::sync::LazyLock;
 
@@ -25,6 +26,7 @@ const HANDED_OVER: &str = "libvmaf WARNING scoring on the CPU from here on, as "
 const FUNCTIONS: &[Function] = functions![
     scores_are_those_of_the_cpu,
     one_pair_stays_on_the_cpu,
+    a_gpu_is_used_once_it_is_open,
     the_cpu_is_used_where_it_is_chosen,
     a_gpu_is_used_from_the_first_pair_on,
     without_a_gpu_the_cpu_computes,
@@ -45,14 +47,15 @@ fn main() {
         };
         vec![
             on_rdna("one_pair_stays_on_the_cpu", None),
+            on_rdna("a_gpu_is_used_once_it_is_open", None),
             on_rdna("the_cpu_is_used_where_it_is_chosen", Some(("HIPVMAF_BACKEND", "cpu"))),
             on_rdna("a_gpu_is_used_from_the_first_pair_on", Some(("HIPVMAF_BACKEND", "hip"))),
-            on_rdna("contexts_share_a_gpu", None),
-            on_rdna("few_pictures_are_enough", None),
+            on_rdna("contexts_share_a_gpu", Some(("HIPVMAF_BACKEND", "hip"))),
+            on_rdna("few_pictures_are_enough", Some(("HIPVMAF_BACKEND", "hip"))),
             here(("the_gpu_is_in_the_log", || {
                 for device in [RDNA, CDNA] {
                     let line = "libvmaf INFO scoring on the AMD GPU ";
-                    said("scores_are_those_of_the_cpu", &[device], line, 2);
+                    said("scores_are_those_of_the_cpu", &[device, ("HIPVMAF_BACKEND", "hip")], line, 2);
                 }
             })),
             here(("no_gpu_is_in_the_log", || {
@@ -66,9 +69,10 @@ fn main() {
             })),
             here(("the_cpu_takes_over", || {
                 for function in ["a_submission_fails", "a_gpu_is_lost", "a_gpu_is_lost_with_pairs_on_it"] {
-                    said(function, &[RDNA], HANDED_OVER, 1);
+                    said(function, &[RDNA, ("HIPVMAF_BACKEND", "hip")], HANDED_OVER, 1);
                 }
-                said("sums_are_wrong", &[RDNA, ("HIPVMAF_VERIFY", "1")], HANDED_OVER, 1);
+                let verified = ("HIPVMAF_VERIFY", "1");
+                said("sums_are_wrong", &[RDNA, ("HIPVMAF_BACKEND", "hip"), verified], HANDED_OVER, 1);
             })),
         ]
     });
@@ -279,6 +283,22 @@ fn one_pair_stays_on_the_cpu() {
         Context::new(SMALL, 0, 1, &[]).read_all(1).report();
     }
     assert_eq!(count("calls"), 0);
+}
+
+/// The CPU computes until then.
+fn a_gpu_is_used_once_it_is_open() {
+    let log = tempfile::NamedTempFile::new().unwrap();
+    // SAFETY: both are open files.
+    assert_eq!(unsafe { libc::dup2(log.as_raw_fd(), 2) }, 2);
+    let mut context = Context::new(SMALL, 0, 1, &["psnr"]);
+    while !std::fs::read_to_string(log.path()).unwrap().contains("libvmaf INFO scoring on the AMD GPU") {
+        assert_eq!(context.read(), 0);
+    }
+    let before = count("h2d");
+    let context = context.read_all(8);
+    assert!(count("h2d") > before);
+    let pairs = context.pairs;
+    same(&context.report(), &Context::on_cpu(SMALL, 1, &["psnr"]).read_all(pairs).report());
 }
 
 fn the_cpu_is_used_where_it_is_chosen() {
