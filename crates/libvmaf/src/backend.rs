@@ -63,7 +63,7 @@ impl Choice {
     }
 }
 
-/// What a backend is for.
+/// The pairs that a backend is set up for.
 #[derive(Clone)]
 pub struct Task {
     pub work: Work,
@@ -115,7 +115,7 @@ impl Task {
         previous.iter().take(self.work.lags()).rev()
     }
 
-    /// Has a backend know the latest reference pictures.
+    /// Gives a backend the latest reference pictures.
     fn recall(&self, backend: &mut dyn Backend, previous: &VecDeque<Held>) -> Result<(), BackendError> {
         for held in self.earlier(previous) {
             let ticket =

@@ -101,7 +101,7 @@ impl Flight {
         matches!(self.place, Place::OnlyCpu)
     }
 
-    /// Has a GPU opened, unless that was done before. Returns true if one can be gone to.
+    /// Begins to open a GPU, unless that was done before. Returns true once that has ended.
     pub fn expects_gpu(&mut self) -> bool {
         if matches!(self.place, Place::Cpu) {
             self.place = match Opening::new(self.task.clone()) {
@@ -200,7 +200,7 @@ impl Flight {
         }
     }
 
-    /// Has the CPU compute the pairs without sums, and all later ones.
+    /// Goes on with the CPU, which computes the pairs without sums, and all later ones.
     fn hand_over(&mut self, reason: &dyn Display) {
         if !self.is_on_gpu() {
             return;

@@ -20,7 +20,7 @@ const INVALID: i32 = -libc::EINVAL;
 const RDNA: (&str, &str) = ("SWHIP_ARCH", "gfx1100");
 const CDNA: (&str, &str) = ("SWHIP_ARCH", "gfx90a:sramecc+:xnack-");
 const FEATURES: [&str; 7] = ["adm", "vif", "motion", "psnr", "psnr_hvs", "float_ssim", "ciede"];
-/// What the log says where a GPU has failed.
+/// The line of the log where a GPU has failed.
 const HANDED_OVER: &str = "libvmaf WARNING scoring on the CPU from here on, as ";
 
 const FUNCTIONS: &[Function] = functions![
