@@ -16,15 +16,8 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::manifest::{Part, hex};
+use super::manifest::{Part, Window, hex};
 use score::error::Error;
-
-/// Range of reference times, in nanoseconds, in which neighbouring chunks decode the same frames.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
-pub struct Window {
-    pub from: u64,
-    pub to: u64,
-}
 
 /// Time and checksum of each frame in a window.
 type Frames = Vec<(u64, String)>;

@@ -27,6 +27,8 @@ use std::process::ExitCode;
 use clap::Subcommand;
 
 use score::error::{DAMAGED, Error};
+use score::interrupt;
+use submit::Cluster;
 
 /// Score many titles in chunks, on any number of processes and machines
 #[derive(Subcommand)]
@@ -54,10 +56,32 @@ pub fn run(command: &Command) -> Result<ExitCode, Error> {
     match command {
         Command::Plan(args) => plan::run(args),
         Command::Run(args) => run::run(args),
-        Command::Submit(args) => submit::run(args),
+        Command::Submit(args) => submit(args),
         Command::Merge(args) => merge::run(args),
         Command::Status { folder, json } => status::run(folder, *json),
     }
+}
+
+/// Scores everything that is missing on this machine or a cluster, and merges it. A cluster's scheduler places the
+/// chunks on machines and runs `archive run` there.
+fn submit(args: &submit::Args) -> Result<ExitCode, Error> {
+    args.check()?;
+    match &args.on {
+        Cluster::Local(jobs) => submit_here(args, *jobs),
+        Cluster::Slurm => slurm::submit(args),
+        Cluster::Ray(address) => ray::run(args, address.as_deref()),
+    }
+}
+
+/// Scores on this machine, several chunks at a time, and merges.
+fn submit_here(args: &submit::Args, jobs: u16) -> Result<ExitCode, Error> {
+    let run = run::Args::all(args.merge.folder.clone(), jobs, args.retries, args.hardware.clone());
+    let scored = run::run(&run)?;
+    if interrupt::caught().is_some() {
+        return Ok(scored);
+    }
+    let merged = merge::run(&args.merge)?;
+    Ok(if scored == ExitCode::SUCCESS { merged } else { scored })
 }
 
 /// Quotes a word for a shell.

@@ -23,7 +23,6 @@ use gst::ClockTime;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::boundary::Window;
 use score::error::Error;
 use score::{self, Kept};
 
@@ -96,6 +95,13 @@ pub struct Chunk {
     pub number: usize,
     /// Position in the title; `None` for a whole title.
     pub part: Option<Part>,
+}
+
+/// Range of reference times, in nanoseconds, in which neighbouring chunks decode the same frames.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+pub struct Window {
+    pub from: u64,
+    pub to: u64,
 }
 
 /// A part of a title. Times are those of the reference, in nanoseconds.

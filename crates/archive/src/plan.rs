@@ -5,9 +5,8 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use super::boundary::Window;
 use super::list::{self, Entry};
-use super::manifest::{Chunk, Manifest, Part, Source, Title};
+use super::manifest::{Chunk, Manifest, Part, Source, Title, Window};
 use score::command;
 use score::error::Error;
 use score::output;

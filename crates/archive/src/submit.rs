@@ -1,16 +1,12 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! The command `archive submit`: scores everything that is missing on this machine or a cluster, and merges it.
-//!
-//! A cluster's scheduler places the chunks on machines and runs `archive run` there.
+//! Arguments of the command `archive submit`.
 
-use std::process::ExitCode;
 use std::str::FromStr;
 
-use super::run::{self, Hardware};
-use super::{merge, ray, slurm};
+use super::merge;
+use super::run::Hardware;
 use score::error::Error;
-use score::interrupt;
 
 #[derive(clap::Args)]
 #[group(skip)]
@@ -19,7 +15,7 @@ pub struct Args {
     pub merge: merge::Args,
     /// Where to score: this machine, N chunks at a time; Slurm; or Ray, with its own cluster or the one at ADDRESS
     #[arg(long, value_name = "local[:N]|slurm|ray[:ADDRESS]")]
-    on: Cluster,
+    pub on: Cluster,
     /// Number of further attempts for a chunk that fails
     #[arg(long, value_name = "N", default_value_t = 2)]
     pub retries: u32,
@@ -39,8 +35,9 @@ pub struct Args {
     pub options: Vec<String>,
 }
 
+/// Machines that score.
 #[derive(Clone)]
-enum Cluster {
+pub enum Cluster {
     Local(u16),
     Slurm,
     Ray(Option<String>),
@@ -68,18 +65,9 @@ fn gpus(text: &str) -> Result<f64, &'static str> {
     text.parse().ok().filter(|gpus| (0.0..=1024.0).contains(gpus)).ok_or("not a number of GPUs")
 }
 
-pub fn run(args: &Args) -> Result<ExitCode, Error> {
-    args.check()?;
-    match &args.on {
-        Cluster::Local(jobs) => local(args, *jobs),
-        Cluster::Slurm => slurm::submit(args),
-        Cluster::Ray(address) => ray::run(args, address.as_deref()),
-    }
-}
-
 impl Args {
     /// Rejects options of another cluster type.
-    fn check(&self) -> Result<(), Error> {
+    pub fn check(&self) -> Result<(), Error> {
         let of_slurm = self.gres.is_some() || !self.options.is_empty();
         match self.on {
             Cluster::Slurm | Cluster::Local(_) if self.gpus.is_some() => {
@@ -91,16 +79,6 @@ impl Args {
             _ => Ok(()),
         }
     }
-}
-
-fn local(args: &Args, jobs: u16) -> Result<ExitCode, Error> {
-    let run = run::Args::all(args.merge.folder.clone(), jobs, args.retries, args.hardware.clone());
-    let scored = run::run(&run)?;
-    if interrupt::caught().is_some() {
-        return Ok(scored);
-    }
-    let merged = merge::run(&args.merge)?;
-    Ok(if scored == ExitCode::SUCCESS { merged } else { scored })
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@
 //! Functions return 0 or a negative error number; those of pairs also 1, for pictures too small for `float_ms_ssim`. Null
 //! pointers are refused. No panic leaves a function.
 
-use std::ffi::{CStr, OsStr, c_char, c_int, c_void};
+use std::ffi::{CStr, OsStr, c_char, c_int};
 use std::os::unix::ffi::OsStrExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
@@ -16,47 +16,10 @@ use crate::context::{Context, State, VERSION_C};
 use crate::dictionary::Dictionary;
 use crate::log;
 use crate::model::{self, Config, Model};
-use crate::picture::{self, Format, View};
+use crate::picture::{self, Format, View, VmafPicture};
 use crate::predict::CollectionScores;
 use crate::registered::{self, Registered};
 use crate::report;
-
-/// A picture as callers have it. The library owns what it points to.
-#[repr(C)]
-#[derive(Clone, Copy, Debug)]
-pub struct VmafPicture {
-    /// 1 for 4:2:0, 2 for 4:2:2, 3 for 4:4:4, 4 for grey.
-    pub pix_fmt: u32,
-    /// Bits of a sample, 8 to 16.
-    pub bpc: u32,
-    /// Samples of a row of Y, Cb and Cr.
-    pub w: [u32; 3],
-    /// Rows of Y, Cb and Cr.
-    pub h: [u32; 3],
-    /// Bytes from one row to the next.
-    pub stride: [isize; 3],
-    /// The first samples.
-    pub data: [*mut c_void; 3],
-    /// The library's.
-    pub reference: *mut c_void,
-    /// The library's.
-    pub private: *mut c_void,
-}
-
-impl Default for VmafPicture {
-    fn default() -> Self {
-        Self {
-            pix_fmt: 0,
-            bpc: 0,
-            w: [0; 3],
-            h: [0; 3],
-            stride: [0; 3],
-            data: [std::ptr::null_mut(); 3],
-            reference: std::ptr::null_mut(),
-            private: std::ptr::null_mut(),
-        }
-    }
-}
 
 /// Settings of a context.
 #[repr(C)]

@@ -25,6 +25,7 @@ mod report;
 mod threads;
 
 pub use ffi::*;
+pub use picture::VmafPicture;
 
 /// An error as the C interface has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,6 +3,7 @@
 //! Pictures: memory with a count of references, and pools of it.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::ffi::c_void;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -11,7 +12,43 @@ use engine::frame::{BitDepth, Component, Geometry, Lease, Samples};
 
 use crate::Errno;
 use crate::backend::Locked;
-use crate::ffi::VmafPicture;
+
+/// A picture as callers have it. The library owns what it points to.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct VmafPicture {
+    /// 1 for 4:2:0, 2 for 4:2:2, 3 for 4:4:4, 4 for grey.
+    pub pix_fmt: u32,
+    /// Bits of a sample, 8 to 16.
+    pub bpc: u32,
+    /// Samples of a row of Y, Cb and Cr.
+    pub w: [u32; 3],
+    /// Rows of Y, Cb and Cr.
+    pub h: [u32; 3],
+    /// Bytes from one row to the next.
+    pub stride: [isize; 3],
+    /// The first samples.
+    pub data: [*mut c_void; 3],
+    /// The library's.
+    pub reference: *mut c_void,
+    /// The library's.
+    pub private: *mut c_void,
+}
+
+impl Default for VmafPicture {
+    fn default() -> Self {
+        Self {
+            pix_fmt: 0,
+            bpc: 0,
+            w: [0; 3],
+            h: [0; 3],
+            stride: [0; 3],
+            data: [std::ptr::null_mut(); 3],
+            reference: std::ptr::null_mut(),
+            private: std::ptr::null_mut(),
+        }
+    }
+}
 
 /// Bytes to which rows and planes are aligned.
 const ALIGN: usize = 32;

@@ -9,10 +9,10 @@ use clap::{Parser as _, ValueEnum};
 use gsthipvmaf::{Align, Backend, Colorimetry, ScaleMethod};
 
 use super::crop::Crop;
+use super::decoders::Decoder;
 use super::property::Nick;
-use super::reader::Raw;
+use super::reader::{Raw, frames_per_second};
 use super::rendition::Encoding;
-use super::source::Decoder;
 use super::time_range::Position;
 
 /// Score videos against their original
@@ -20,6 +20,7 @@ use super::time_range::Position;
 /// A video is a file, a URI, an image sequence such as frames_%04d.png, or standard input (-). It can be anything
 /// that GStreamer reads, and Y4M and raw video. Several encodes are scored in one pass, which costs less than
 /// separate runs. Encodes of another size are scaled to the original's, as a player would.
+// As many fields as the command has options, which is why they are more than twenty.
 #[derive(clap::Args)]
 pub struct Args {
     /// Original video
@@ -80,7 +81,7 @@ pub struct Args {
     #[arg(long, value_enum, default_value = "auto")]
     pub decoder: Decoder,
     /// Frames per second of image sequences, such as 25 or 24000/1001
-    #[arg(long, value_name = "RATE", default_value = "25", value_parser = rate)]
+    #[arg(long, value_name = "RATE", default_value = "25", value_parser = frames_per_second)]
     pub image_rate: gst::Fraction,
     /// Format of raw video, in files such as film.yuv and in streams without a header: size, pixel format by ffmpeg's
     /// name, and frames per second, such as 1920x1080:yuv420p10le:25
@@ -151,15 +152,6 @@ pub enum Pair {
 
 fn offset(text: &str) -> Result<f64, &'static str> {
     text.parse().ok().filter(|seconds: &f64| seconds.abs() < 1e6).ok_or("not a number of seconds")
-}
-
-/// Parses frames per second.
-pub fn rate(text: &str) -> Result<gst::Fraction, &'static str> {
-    let (numer, denom) = text.split_once('/').unwrap_or((text, "1"));
-    match [numer, denom].map(|number| number.parse().ok().filter(|number| (1..1_000_000).contains(number))) {
-        [Some(numer), Some(denom)] => Ok(gst::Fraction::new(numer, denom)),
-        _ => Err("a rate is written as 25 or 24000/1001"),
-    }
 }
 
 fn property(text: &str) -> Result<(String, String), &'static str> {

@@ -24,7 +24,7 @@ use super::scores::Scores;
 use super::steps::{self, Step};
 use super::summary::Summary;
 use super::time_range::{Position, TimeRange};
-use super::{Input, Preprocessing, Timings, Video, damage, outputs, padding, table};
+use super::{Input, Preprocessing, Timings, Video, outputs, padding, source, table};
 use crate::error::{Error, exit_code};
 use crate::{interrupt, output};
 
@@ -84,7 +84,7 @@ pub struct Prepared {
 impl Prepared {
     /// Returns the damage found in the videos so far.
     pub fn damaged(&self) -> Vec<String> {
-        damage::lines(self.job.inputs())
+        source::damage_lines(self.job.inputs())
     }
 }
 
@@ -113,7 +113,7 @@ pub fn prepare_as(args: &Args, decided: Option<Decided>) -> Result<Prepared, Err
     outputs::check(args, &reference, &renditions)?;
     args.decoder.prefer()?;
     let prepared = examine(args, decided, reference.clone(), renditions.clone());
-    prepared.map_err(|error| damage::explain(error, rendition::inputs(&reference, &renditions)))
+    prepared.map_err(|error| source::explain_damage(error, rendition::inputs(&reference, &renditions)))
 }
 
 /// Examines the videos.
@@ -189,7 +189,7 @@ fn examine(
         checked.findings.extend(pairing.finding(video));
         steps.push(pairing.step(video));
     }
-    let damaged = ("damaged", damage::lines(job.inputs()));
+    let damaged = ("damaged", source::damage_lines(job.inputs()));
     job.extra_provenance = steps::lines(&checked.findings, &steps).into_iter().chain([damaged]).collect();
     let of_renditions = opened.into_iter().map(|opened| opened.and_then(|opened| opened.timeline));
     let timelines = std::iter::once(timeline).chain(of_renditions).collect();
@@ -273,7 +273,7 @@ fn open(args: &Args, in_part: bool, input: &Input) -> Result<Opened, Error> {
     let video = Video::probe(input)?;
     let frame_info =
         FrameInfo::of(input, &video, Preprocessing { decoder: args.decoder, ..Preprocessing::default() })?;
-    let mut video = video.shown(&frame_info);
+    let mut video = frame_info.shown(video);
     let timeline = if in_part { None } else { read_timeline(args, input, &mut video) };
     Ok(Opened { video, frame_info, timeline })
 }

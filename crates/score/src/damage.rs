@@ -14,8 +14,6 @@ use gst::{ClockTime, DebugCategory, DebugLevel};
 use parking_lot::Mutex;
 
 use super::boxes::Boxes;
-use super::source::Input;
-use crate::error::Error;
 
 /// Debug categories, and parts of messages, that indicate damage.
 const DAMAGE: [(&str, &str); 9] = [
@@ -141,7 +139,7 @@ impl Damage {
     }
 
     /// Describes the damage, if there is any. `perhaps` includes messages that may be about another video.
-    fn found(&self, perhaps: bool) -> Option<String> {
+    pub fn found(&self, perhaps: bool) -> Option<String> {
         let found = self.0.lock();
         let Found { said, frames, corrupted, .. } = &*found;
         let early = found.end.zip(found.duration).filter(|(end, duration)| *end + EARLY < *duration);
@@ -153,32 +151,6 @@ impl Damage {
         let texts: Vec<_> = [early, marked, said, others].into_iter().flatten().collect();
         (!texts.is_empty())
             .then(|| format!("it is damaged: {frames} pictures could be decoded; {}", texts.join("; ")))
-    }
-}
-
-/// Returns the damaged inputs, as the user wrote them, with descriptions.
-pub fn of<'a>(inputs: impl Iterator<Item = &'a Input> + Clone) -> Vec<(String, String)> {
-    let found = |perhaps| {
-        let text = |input: &Input| Some((input.given().to_owned(), input.damage().found(perhaps)?));
-        inputs.clone().filter_map(text).collect::<Vec<_>>()
-    };
-    // An ambiguous message is attributed to an input that is known to be damaged.
-    Some(found(false)).filter(|found| !found.is_empty()).unwrap_or_else(|| found(true))
-}
-
-/// Returns one line for each damaged input.
-pub fn lines<'a>(inputs: impl Iterator<Item = &'a Input> + Clone) -> Vec<String> {
-    of(inputs).into_iter().map(|(video, text)| format!("{video}: {text}")).collect()
-}
-
-/// Adds the damage to an error, since it may be the cause.
-pub fn explain<'a>(error: Error, inputs: impl Iterator<Item = &'a Input> + Clone) -> Error {
-    let damaged: Vec<_> = lines(inputs).into_iter().map(|line| format!("\n{line}")).collect();
-    match error {
-        Error::Failed(why) | Error::Refused(why) if !damaged.is_empty() => {
-            Error::Damaged(why + &damaged.concat())
-        }
-        error => error,
     }
 }
 

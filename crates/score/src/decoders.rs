@@ -9,8 +9,11 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use clap::ValueEnum;
 use gst::prelude::*;
 use parking_lot::Mutex;
+
+use crate::error::Error;
 
 /// A decoder with wrong output: its name, its replacement, and the reason.
 struct Inexact {
@@ -56,6 +59,42 @@ const REFUSED: [(&[u8], &str, &str); 2] = [
 
 /// Number of bytes that identify a format.
 pub const HEAD: usize = 64;
+
+/// Decoders to use.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Decoder {
+    /// GStreamer's default, which may be hardware
+    #[default]
+    Auto,
+    /// Software only
+    Software,
+    /// VA-API hardware, if available
+    Va,
+    /// NVIDIA hardware, if available
+    Nv,
+}
+
+impl Decoder {
+    /// Makes GStreamer prefer these decoders in the entire process.
+    pub fn prefer(self) -> Result<(), Error> {
+        let plugin = match self {
+            Self::Auto | Self::Software => return Ok(()),
+            Self::Va => "va",
+            Self::Nv => "nvcodec",
+        };
+        let features = gst::Registry::get().features_by_plugin(plugin).into_iter();
+        let decoders: Vec<_> = features
+            .filter_map(|feature| feature.downcast::<gst::ElementFactory>().ok())
+            .filter(|factory| factory.has_type(gst::ElementFactoryType::DECODER))
+            .collect();
+        if decoders.is_empty() {
+            let why = format!("GStreamer's plugin {plugin} has no decoder for a GPU of this machine");
+            return Err(Error::Failed(format!("{why}; try --decoder auto")));
+        }
+        decoders.iter().for_each(|decoder| decoder.set_rank(gst::Rank::PRIMARY + 512));
+        Ok(())
+    }
+}
 
 /// Returns why a file with these first bytes cannot be read.
 pub fn refusal(head: &[u8]) -> Option<String> {

@@ -8,14 +8,13 @@ use std::path::Path;
 use gst::prelude::*;
 
 use super::boxes::Boxes;
-use super::source::Input;
 
 /// Upper limit for the size of a header.
 const LARGEST: u64 = 64 << 20;
 
 /// Makes a decoder show all frames of a fragmented file without an edit list.
-pub fn open_end(decoder: &gst::Element, input: &Input) {
-    let path = input.uri().and_then(|uri| glib::filename_from_uri(uri).ok()).map(|(path, _)| path);
+pub fn open_end(decoder: &gst::Element, uri: Option<&str>) {
+    let path = uri.and_then(|uri| glib::filename_from_uri(uri).ok()).map(|(path, _)| path);
     let (Some(bin), Some(true)) = (decoder.downcast_ref::<gst::Bin>(), path.as_deref().map(is_open)) else {
         return;
     };

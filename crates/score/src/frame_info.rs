@@ -66,6 +66,16 @@ impl FrameInfo {
         Ok(frame_info)
     }
 
+    /// Returns the video as it is displayed: rotated, and progressive if no interlacing was seen.
+    pub fn shown(&self, mut video: Video) -> Video {
+        video.interlaced &= self.is_combed;
+        if self.orientation.is_some_and(Orientation::swaps) {
+            std::mem::swap(&mut video.width, &mut video.height);
+            video.aspect = gst::Fraction::new(video.aspect.denom(), video.aspect.numer());
+        }
+        video
+    }
+
     fn new(caps: &gst::Caps, orientation: Option<Orientation>) -> Result<Self, Error> {
         let tagged = caps.structure(0).and_then(|s| s.get::<&str>("colorimetry").ok()?.parse().ok());
         let mut caps = caps.clone();

@@ -48,6 +48,7 @@ mod time_range;
 pub use args::Args;
 pub use check::{Checked, Finding, check};
 pub use convert::Conversion;
+pub use decoders::Decoder;
 pub use pairing::{Kept, Method, Pairing, Placed, Timing, Timings, middle, timeline};
 pub use preprocessing::{Fields, Margins, Orientation, Preprocessing, Resize};
 pub use probe::Video;
@@ -56,7 +57,7 @@ pub use rendition::{Encoding, Rendition};
 pub use report::{UPLOT_CSS, UPLOT_JS};
 pub use run::{Event, Job, Outcome, score, score_with};
 pub use scores::{Frame, Pooled, Scores};
-pub use source::{Decoder, Input, check_uri};
+pub use source::{Input, check_uri};
 pub use steps::Step;
 pub use time_range::{Position, TimeRange};
 

@@ -10,7 +10,7 @@ use std::fmt;
 use gst::prelude::*;
 
 use super::convert::{Conversion, Convert};
-use super::source::Decoder;
+use super::decoders::Decoder;
 use super::time_range::TimeRange;
 use crate::error::Error;
 

@@ -14,8 +14,7 @@ use gst_video::{VideoColorimetry, VideoInfo, VideoTransferFunction};
 use serde::Serialize;
 
 use super::decoders::Decoders;
-use super::frame_info::FrameInfo;
-use super::preprocessing::{Orientation, Preprocessing};
+use super::preprocessing::Preprocessing;
 use super::preview::Preview;
 use super::reader::Reader;
 use super::source::Input;
@@ -126,17 +125,6 @@ impl Video {
             indexed: of_container.is_some_and(|name| INDEXED.contains(&name)),
             missing: 0,
         })
-    }
-
-    /// Returns the video as it is displayed: rotated, and progressive if no interlacing was seen.
-    pub fn shown(self, frame_info: &FrameInfo) -> Self {
-        let mut shown = self;
-        shown.interlaced &= frame_info.is_combed;
-        if frame_info.orientation.is_some_and(Orientation::swaps) {
-            std::mem::swap(&mut shown.width, &mut shown.height);
-            shown.aspect = gst::Fraction::new(shown.aspect.denom(), shown.aspect.numer());
-        }
-        shown
     }
 
     /// Describes a video that the program reads itself.

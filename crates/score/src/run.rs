@@ -12,7 +12,6 @@ use gsthipvmaf::Align;
 use gsthipvmaf::event::{self, EventMessage};
 use gsthipvmaf::message::{FrameMessage, VmafMessage};
 
-use super::damage;
 use super::pairing::Timings;
 use super::preprocessing::Preprocessing;
 use super::rendition::{self, Rendition};
@@ -138,8 +137,8 @@ pub fn score_with(
     }
     pipeline.set_state(gst::State::Null)?;
     let mut outcome = run.outcome;
-    outcome.damaged = damage::of(job.inputs());
-    outcome.failure = outcome.failure.map(|error| damage::explain(error, job.inputs()));
+    outcome.damaged = source::damaged(job.inputs());
+    outcome.failure = outcome.failure.map(|error| source::explain_damage(error, job.inputs()));
     Ok(outcome)
 }
 
@@ -197,7 +196,7 @@ fn note_damage(job: &Job, element: &gst::Element) {
             if info.event().is_some_and(|event| event.type_() == gst::EventType::Eos)
                 && let Some(element) = element.upgrade()
             {
-                let found = damage::lines(videos.iter());
+                let found = source::damage_lines(videos.iter());
                 let pads = element.sink_pads().into_iter().filter(|pad| pad.has_property("damaged"));
                 pads.filter(|_| !found.is_empty())
                     .for_each(|pad| pad.set_property("damaged", found.join("\n")));

@@ -7,13 +7,12 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use clap::ValueEnum;
 use gst::prelude::*;
 use gst_video::VideoFormat;
 use tempfile::NamedTempFile;
 
 use super::damage::Damage;
-use super::decoders::{self, Decoders};
+use super::decoders::{self, Decoder, Decoders};
 use super::fragments;
 use super::preprocessing::Preprocessing;
 use super::reader::{Images, Raw, Reader, Stream, spool};
@@ -174,39 +173,29 @@ fn head(path: &Path) -> Vec<u8> {
     file.map_or(vec![], |_| head)
 }
 
-/// Decoders to use.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum Decoder {
-    /// GStreamer's default, which may be hardware
-    #[default]
-    Auto,
-    /// Software only
-    Software,
-    /// VA-API hardware, if available
-    Va,
-    /// NVIDIA hardware, if available
-    Nv,
+/// Returns the damaged inputs, as the user wrote them, with descriptions.
+pub fn damaged<'a>(inputs: impl Iterator<Item = &'a Input> + Clone) -> Vec<(String, String)> {
+    let found = |perhaps| {
+        let text = |input: &Input| Some((input.given().to_owned(), input.damage().found(perhaps)?));
+        inputs.clone().filter_map(text).collect::<Vec<_>>()
+    };
+    // An ambiguous message is attributed to an input that is known to be damaged.
+    Some(found(false)).filter(|found| !found.is_empty()).unwrap_or_else(|| found(true))
 }
 
-impl Decoder {
-    /// Makes GStreamer prefer these decoders in the entire process.
-    pub fn prefer(self) -> Result<(), Error> {
-        let plugin = match self {
-            Self::Auto | Self::Software => return Ok(()),
-            Self::Va => "va",
-            Self::Nv => "nvcodec",
-        };
-        let features = gst::Registry::get().features_by_plugin(plugin).into_iter();
-        let decoders: Vec<_> = features
-            .filter_map(|feature| feature.downcast::<gst::ElementFactory>().ok())
-            .filter(|factory| factory.has_type(gst::ElementFactoryType::DECODER))
-            .collect();
-        if decoders.is_empty() {
-            let why = format!("GStreamer's plugin {plugin} has no decoder for a GPU of this machine");
-            return Err(Error::Failed(format!("{why}; try --decoder auto")));
+/// Returns one line for each damaged input.
+pub fn damage_lines<'a>(inputs: impl Iterator<Item = &'a Input> + Clone) -> Vec<String> {
+    damaged(inputs).into_iter().map(|(video, text)| format!("{video}: {text}")).collect()
+}
+
+/// Adds the damage to an error, since it may be the cause.
+pub fn explain_damage<'a>(error: Error, inputs: impl Iterator<Item = &'a Input> + Clone) -> Error {
+    let damaged: Vec<_> = damage_lines(inputs).into_iter().map(|line| format!("\n{line}")).collect();
+    match error {
+        Error::Failed(why) | Error::Refused(why) if !damaged.is_empty() => {
+            Error::Damaged(why + &damaged.concat())
         }
-        decoders.iter().for_each(|decoder| decoder.set_rank(gst::Rank::PRIMARY + 512));
-        Ok(())
+        error => error,
     }
 }
 
@@ -242,7 +231,7 @@ pub fn decode(
                 .property("force-sw-decoders", decoder == Decoder::Software)
                 .build()?;
             pipeline.add(&source)?;
-            fragments::open_end(&source, input);
+            fragments::open_end(&source, input.uri());
             source
         }
         Some(reader) => {

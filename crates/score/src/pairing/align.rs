@@ -11,8 +11,7 @@
 //! the [`Steps`] are used there: how far the distorted video moves along the direction of the original, which is zero
 //! for a repeated frame, and double for a missing frame.
 
-use super::middle;
-use super::scan::{Shot, Small};
+use super::scan::{Shot, Small, middle};
 
 /// An assumption about pairs, before pictures are compared in detail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

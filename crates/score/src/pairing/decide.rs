@@ -5,8 +5,7 @@
 use serde::Serialize;
 
 use super::align::{self, Guess, Sides};
-use super::middle;
-use super::scan::Shot;
+use super::scan::{Shot, middle};
 
 /// Method that pairs the frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize, Serialize)]

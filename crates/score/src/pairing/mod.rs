@@ -36,6 +36,7 @@ pub use decide::Method;
 use decide::Plan;
 pub use kept::{Kept, Placed};
 pub use retime::{Timing, Timings};
+pub use scan::middle;
 use scan::{Limit, Shot};
 pub use timeline::Timeline;
 
@@ -299,13 +300,6 @@ fn is_timed(plan: &Plan, whole: &[Shot], shots: &[Shot]) -> bool {
     plan.pairs.iter().enumerate().all(in_order)
         && whole.iter().zip(shots).all(|(a, b)| a.time.abs_diff(b.time) <= slack)
         && whole.iter().enumerate().all(regular)
-}
-
-/// Returns the median; of an even number of values, the upper one.
-pub fn middle<T: Copy + PartialOrd>(mut values: Vec<T>) -> Option<T> {
-    let at = values.len() / 2;
-    let order = |a: &T, b: &T| a.partial_cmp(b).unwrap_or(std::cmp::Ordering::Equal);
-    (!values.is_empty()).then(|| *values.select_nth_unstable_by(at, order).1)
 }
 
 fn average(shots: &[Shot]) -> f64 {

@@ -84,3 +84,10 @@ pub fn scan(input: &Input, preprocessing: Preprocessing, limit: Limit) -> Result
     }
     Ok(shots)
 }
+
+/// Returns the median; of an even number of values, the upper one.
+pub fn middle<T: Copy + PartialOrd>(mut values: Vec<T>) -> Option<T> {
+    let at = values.len() / 2;
+    let order = |a: &T, b: &T| a.partial_cmp(b).unwrap_or(std::cmp::Ordering::Equal);
+    (!values.is_empty()).then(|| *values.select_nth_unstable_by(at, order).1)
+}

@@ -20,7 +20,7 @@ use gst::ClockTime;
 use gst::prelude::*;
 
 pub use images::Images;
-pub use raw::Raw;
+pub use raw::{Raw, frames_per_second};
 pub use stream::{Stream, spool};
 
 use planes::Planes;

@@ -46,8 +46,17 @@ impl FromStr for Raw {
         let samples = samples(format).ok_or(
             "the format of raw video is one of ffmpeg's names, such as yuv420p, yuv422p10le, nv12, gray or rgb24",
         )?;
-        let rate = crate::args::rate(rate.unwrap_or("25"))?;
+        let rate = frames_per_second(rate.unwrap_or("25"))?;
         Ok(Self { width, height, samples, rate })
+    }
+}
+
+/// Parses frames per second.
+pub fn frames_per_second(text: &str) -> Result<gst::Fraction, &'static str> {
+    let (numer, denom) = text.split_once('/').unwrap_or((text, "1"));
+    match [numer, denom].map(|number| number.parse().ok().filter(|number| (1..1_000_000).contains(number))) {
+        [Some(numer), Some(denom)] => Ok(gst::Fraction::new(numer, denom)),
+        _ => Err("a rate is written as 25 or 24000/1001"),
     }
 }
 
