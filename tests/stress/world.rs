@@ -132,6 +132,7 @@ impl Kind {
     }
 }
 
+/// An element with all that surrounds it, and what is expected of it. Its many fields are the surroundings.
 pub struct World<'a> {
     story: &'a Story,
     random: Random,

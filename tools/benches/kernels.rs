@@ -17,6 +17,7 @@ use engine::backend::{Backend, BackendError, Group};
 use engine::frame::{BitDepth, Component, Geometry, Lease, Picture, Samples};
 use engine::model::{Model, ScoreOptions};
 use engine::plan::Plan;
+use engine::random::noise as grain;
 use engine::scale::{Method, Scaling};
 use engine::testing::cpu::{
     Adm, Analysis, AnyPlane, Frame, Level, Plane, PlaneGroup, Sample, Scaled, Scaler, Speed, Ssim, Vif,
@@ -37,15 +38,14 @@ const FRAMES: [(usize, u32); 2 + LADDER] = [(0, 2), (2, 2), (0, 6), (0, 4), (1, 
 
 /// Returns a picture of textured, smooth and flat areas with edges between them, and `noise` grey levels of grain.
 fn picture<T: Sample + TryFrom<u32>>(bits: u32, shift: usize, noise: u32) -> Vec<T> {
-    let mut seed = 1u32;
     (0..WIDTH * HEIGHT)
         .map(|i| {
             let (x, y) = (i % WIDTH + shift, i / WIDTH);
-            seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
             let texture =
                 (x as f32 * 0.31).sin() * (y as f32 * 0.17).cos() * ((x / 160 + y / 120) % 3) as f32;
             let edge = if (x / 97 + y / 61) % 5 == 0 { 60.0 } else { 0.0 };
-            let value = 90.0 + 20.0 * texture + edge + (seed >> 8) as f32 * noise as f32 / 16_777_216.0;
+            let value =
+                90.0 + 20.0 * texture + edge + (grain(1, 0, i) >> 8) as f32 * noise as f32 / 16_777_216.0;
             T::try_from((value.clamp(0.0, 255.0) * (1 << (bits - 8)) as f32) as u32).unwrap_or_default()
         })
         .collect()

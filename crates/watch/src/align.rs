@@ -369,14 +369,16 @@ fn product(a: &[f32; CELLS], b: &[f32; CELLS]) -> f32 {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use engine::random::unit_hash;
     use proptest::prelude::*;
+
+    use super::*;
 
     const FRAME: u64 = 40_000_000;
     const RANGE: u32 = 12;
 
     fn random(seed: usize) -> f64 {
-        ((seed as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as f64 / f64::from(1 << 24)
+        unit_hash(0, seed as u64)
     }
 
     /// A scene at frame `n`: drifting shapes that never repeat.

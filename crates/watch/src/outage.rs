@@ -112,6 +112,8 @@ impl Black {
 
 #[cfg(test)]
 mod tests {
+    use engine::random::unit_hash;
+
     use super::*;
     use crate::alarm::State;
 
@@ -121,8 +123,7 @@ mod tests {
     /// Returns a thumbnail of 8-bit values with noise of up to `noise`.
     fn picture(value: impl Fn(usize, usize) -> f64, noise: f64, seed: usize) -> Thumbnail {
         Thumbnail::synthetic(|x, y| {
-            let random = ((x + y * 32 + seed * 576) as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
-            value(x, y) + noise * (random as f64 / f64::from(1 << 23) - 1.0)
+            value(x, y) + noise * (2.0 * unit_hash(seed as u64, (x + y * 32) as u64) - 1.0)
         })
     }
 

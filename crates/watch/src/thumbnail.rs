@@ -140,7 +140,7 @@ mod tests {
     use super::*;
 
     fn noise(seed: usize) -> u16 {
-        ((seed as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as u16
+        engine::random::noise(0, 0, seed) as u16
     }
 
     /// Computes the means by their definition.

@@ -14,16 +14,18 @@
 
 use std::error::Error;
 use std::process::ExitCode;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bench::Devices;
 use clap::{Parser, ValueEnum};
+use engine::random::noise;
 use gst::prelude::*;
 use gst::{ClockTime, MessageView};
 use gst_app::{AppSrc, AppSrcCallbacks};
 use gst_video::{VideoFormat, VideoFrameExt, VideoFrameRef, VideoInfo};
 use gsthipvmaf::message::{FrameMessage, VmafMessage};
+use parking_lot::Mutex;
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Memory {
@@ -164,8 +166,7 @@ impl Side {
             let stride = frame.plane_stride()[plane as usize] as usize;
             for (y, row) in (0..).zip(frame.plane_data_mut(plane)?.chunks_mut(stride)) {
                 for (x, sample) in (0..).zip(row) {
-                    let grain =
-                        ((x * 7919) ^ (y * 104_729) ^ (time * 1_299_709)).wrapping_mul(0x9e37_79b9) >> 28;
+                    let grain = noise(time, x as usize, y as usize) >> 28;
                     let shade =
                         30 + wave(x + 3 * time, 62) + wave(y + 2 * time, 46) + wave(x + y, 9) / 2 + grain;
                     *sample = if self.distorted { shade / 12 * 12 } else { shade } as u8;
@@ -188,7 +189,7 @@ impl Side {
         // Runs on the source's own thread whenever its queue is empty.
         let send = move |source: &AppSrc, _| {
             if frames.is_empty() {
-                let mut shared = self.frames.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut shared = self.frames.lock();
                 if shared.is_empty() {
                     match self.make(source) {
                         Ok(made) => *shared = made,

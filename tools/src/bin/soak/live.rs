@@ -4,13 +4,14 @@
 
 use std::error::Error;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
+use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use gst::prelude::*;
 use gst::{ClockTime, MessageView, PadProbeReturn, PadProbeType, Structure};
 use gsthipvmaf::event::EventMessage;
 use gsthipvmaf::message::VmafMessage;
+use parking_lot::Mutex;
 
 use crate::checks::{Memory, Rendition};
 use crate::number;
@@ -39,10 +40,6 @@ const RTP: &str = "application/x-rtp,media=video,clock-rate=90000,encoding-name=
 
 type Renditions = Arc<Mutex<Vec<Rendition>>>;
 
-fn lock(renditions: &Renditions) -> MutexGuard<'_, Vec<Rendition>> {
-    renditions.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// Runs for this many seconds. Returns the faults.
 pub fn run(duration: u64, seed: u64) -> Result<Vec<String>, Box<dyn Error>> {
     let pipeline = gst::parse::launch(
@@ -68,7 +65,7 @@ pub fn run(duration: u64, seed: u64) -> Result<Vec<String>, Box<dyn Error>> {
     for (i, kbits) in [600, 300].into_iter().enumerate() {
         let pad = if i == 0 { score.static_pad("dist_sink") } else { score.request_pad_simple("dist_%u") };
         let pad = pad.ok_or("no pad for this rendition")?;
-        lock(&renditions).push(Rendition::new(format!("{kbits} kbit/s")));
+        renditions.lock().push(Rendition::new(format!("{kbits} kbit/s")));
         watch_distorted(&pad, i, &renditions);
         let port = receive(&pipeline, &pad)?;
         let random = Random(seed + i as u64);
@@ -126,7 +123,7 @@ pub fn run(duration: u64, seed: u64) -> Result<Vec<String>, Box<dyn Error>> {
 
     println!("live: {duration} s, {}", memory.summary());
     let mut faults: Vec<_> = memory.fault("live").into_iter().collect();
-    for (rendition, stats) in lock(&renditions).iter_mut().zip(stats) {
+    for (rendition, stats) in renditions.lock().iter_mut().zip(stats) {
         let count = |name| stats.as_ref().and_then(|stats| stats.get::<u64>(name).ok()).unwrap_or_default();
         rendition.end(count("frames-unpaired"), count("dist-unmatched"));
         let counts = rendition.counts;
@@ -158,12 +155,12 @@ fn take(structure: &gst::StructureRef, renditions: &Renditions, pads: &[gst::Pad
     if let Ok(VmafMessage::Frame(frame)) = VmafMessage::try_from(structure) {
         dog.feed();
         if let Some(i) = place(&frame.pad) {
-            lock(renditions)[i].scored(&frame);
+            renditions.lock()[i].scored(&frame);
         }
     } else if let Ok(event) = EventMessage::try_from(structure)
         && let Some(i) = place(&event.pad)
     {
-        lock(renditions)[i].event(&event);
+        renditions.lock()[i].event(&event);
     }
 }
 
@@ -233,7 +230,7 @@ fn admit(pad: &gst::Pad, admitted: &Arc<AtomicU64>) {
 fn draw_numbers(pad: &gst::Pad) {
     let next = Mutex::new(0);
     pad.add_probe(PadProbeType::BUFFER, move |pad, info| {
-        let mut next = next.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut next = next.lock();
         if let (Some(format), Some(buffer)) = (number::info(pad), info.buffer_mut()) {
             // A frame without a number is reported by the checks.
             let _ = number::write(buffer.make_mut(), &format, *next);
@@ -247,7 +244,7 @@ fn watch_reference(pad: &gst::Pad, renditions: &Renditions) {
     let renditions = renditions.clone();
     pad.add_probe(PadProbeType::BUFFER, move |pad, info| {
         if let Some((at, number)) = info.buffer().and_then(|buffer| look(pad, buffer)) {
-            for rendition in lock(&renditions).iter_mut() {
+            for rendition in renditions.lock().iter_mut() {
                 rendition.reference(at, number);
             }
         }
@@ -259,7 +256,7 @@ fn watch_distorted(pad: &gst::Pad, i: usize, renditions: &Renditions) {
     let renditions = renditions.clone();
     pad.add_probe(PadProbeType::BUFFER, move |pad, info| {
         if let Some((at, number)) = info.buffer().and_then(|buffer| look(pad, buffer)) {
-            lock(&renditions)[i].distorted(at, number);
+            renditions.lock()[i].distorted(at, number);
         }
         PadProbeReturn::Ok
     });
@@ -298,7 +295,7 @@ fn restore_times(pad: &gst::Pad) {
         let Some(buffer) = info.buffer_mut() else { return PadProbeReturn::Ok };
         let mut bytes = [0; 4];
         if buffer.copy_to_slice(4, &mut bytes).is_ok() {
-            let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut last = last.lock();
             // The timestamp has 32 bits, in units of 1/90 kHz.
             let step = u32::from_be_bytes(bytes).wrapping_sub(*last as u32).cast_signed();
             *last = last.saturating_add_signed(i64::from(step));
@@ -376,7 +373,7 @@ fn lose(pad: &gst::Pad, i: usize, random: Random, renditions: &Renditions) {
         let Some(at) = packet.and_then(|packet| number::running_time(pad, packet)) else {
             return PadProbeReturn::Ok;
         };
-        let mut loss = loss.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut loss = loss.lock();
         if loss.frame.replace(at) != Some(at) {
             if loss.more == 0 && loss.random.below(1000) < LOSS {
                 loss.more = 1 + loss.random.below(BURST);
@@ -384,7 +381,7 @@ fn lose(pad: &gst::Pad, i: usize, random: Random, renditions: &Renditions) {
             loss.lost = loss.more > 0;
             loss.more = loss.more.saturating_sub(1);
             if loss.lost {
-                lock(&renditions)[i].lose(at);
+                renditions.lock()[i].lose(at);
             }
         }
         if loss.lost { PadProbeReturn::Drop } else { PadProbeReturn::Ok }
