@@ -4,12 +4,27 @@
 
 use crate::common::rig::Rig;
 use crate::common::{FRAME, Input, Report, moving};
+use crate::process::{Function, functions};
 use gst::ClockTime;
 use gst::prelude::*;
 use gsthipvmaf::event::{Event, EventMessage, EventState};
 use gsthipvmaf::message::FrameMessage;
 use gsthipvmaf::meta::{ScoreMeta, ScoreState};
 use serde_json::Value;
+
+/// Tests in this process.
+pub const TESTS: &[Function] = functions![
+    an_offset_is_detected_and_reported,
+    without_asking_nothing_is_looked_for,
+    auto_pairs_the_frames_that_belong_together,
+    scores_of_pairs_that_may_be_wrong_count_nowhere,
+    a_run_that_was_paired_wrongly_is_named,
+    an_offset_that_is_known_is_used_at_once,
+    a_search_without_success_ends,
+    the_end_of_a_search_is_reported_with_any_frame,
+    a_search_begins_anew_where_time_does,
+    ambiguous_pictures_give_no_offset
+];
 
 const FRAMES: usize = 150;
 
@@ -35,7 +50,6 @@ fn found(report: &Report) -> Vec<&EventMessage> {
     report.events.iter().filter(|event| event.event == Event::Alignment).collect()
 }
 
-#[test]
 fn an_offset_is_detected_and_reported() {
     for frames in [3, -7, 0] {
         let (rig, report) = run("detect", &late(frames));
@@ -50,7 +64,6 @@ fn an_offset_is_detected_and_reported() {
     }
 }
 
-#[test]
 fn without_asking_nothing_is_looked_for() {
     let (rig, report) = run("off", &late(3));
     assert!(report.events.is_empty());
@@ -58,7 +71,6 @@ fn without_asking_nothing_is_looked_for() {
     assert!(!stats.has_field("offset"));
 }
 
-#[test]
 fn auto_pairs_the_frames_that_belong_together() {
     for frames in [3, -7] {
         let (_, report) = run("auto", &late(frames));
@@ -94,7 +106,6 @@ fn auto_pairs_the_frames_that_belong_together() {
 }
 
 /// Scores of uncertain pairs are in no window, alarm, statistic, results file or metadata.
-#[test]
 fn scores_of_pairs_that_may_be_wrong_count_nowhere() {
     let folder = tempfile::tempdir().unwrap();
     for provisional in [false, true] {
@@ -145,7 +156,6 @@ fn scores_of_pairs_that_may_be_wrong_count_nowhere() {
 }
 
 /// The distorted video jumps by five frames. The event names the pairs that were wrong until the jump was found.
-#[test]
 fn a_run_that_was_paired_wrongly_is_named() {
     const JUMP: usize = 120;
     let rig = Rig::offline(&[]);
@@ -173,7 +183,6 @@ fn a_run_that_was_paired_wrongly_is_named() {
 }
 
 /// An offset that was found with `align=detect` is applied as soon as `align` is set to apply it.
-#[test]
 fn an_offset_that_is_known_is_used_at_once() {
     let rig = Rig::offline(&[]);
     let pad = rig.pad("dist_sink");
@@ -199,7 +208,6 @@ fn an_offset_that_is_known_is_used_at_once() {
 
 /// The search ends after half a minute of still pictures, and the pad is watched all the same. When the pictures move at last,
 /// an event reports the pairs that were wrong.
-#[test]
 fn a_search_without_success_ends() {
     const STILL: usize = 800;
     let draw = |late: usize| {
@@ -223,7 +231,6 @@ fn a_search_without_success_ends() {
 }
 
 /// The search ends at a frame that is missing on one side and is replaced by the frame before.
-#[test]
 fn the_end_of_a_search_is_reported_with_any_frame() {
     let still = Input::drawn(760, |_, x, y| moving(0, x, y));
     let rig = Rig::offline(&[("missing-frame", "repeat")]);
@@ -235,7 +242,6 @@ fn the_end_of_a_search_is_reported_with_any_frame() {
 }
 
 /// Running time jumps back when a source plays its file again.
-#[test]
 fn a_search_begins_anew_where_time_does() {
     let still = |from: u64, frames| {
         let input = Input::drawn(frames, |_, x, y| moving(0, x, y));
@@ -258,7 +264,6 @@ fn a_search_begins_anew_where_time_does() {
     assert_eq!(found(&report).last().unwrap().running_time, Some(ClockTime::from_seconds(30)));
 }
 
-#[test]
 fn ambiguous_pictures_give_no_offset() {
     let still = |t: usize| Input::drawn(FRAMES, move |_, x, y| moving(t, x, y));
     let (_, report) = run("auto", &(still(0), still(0)));

@@ -10,6 +10,16 @@ use gst::prelude::*;
 
 use crate::common::rig::Rig;
 use crate::common::{FRAME, seek_to_start, sides, until};
+use crate::process::{Function, functions};
+
+/// Tests for every backend.
+pub const TESTS: &[Function] = functions![
+    live_video_does_not_wait_for_a_handler,
+    a_file_waits_for_the_handler,
+    the_element_may_be_called_from_any_handler,
+    a_handler_may_stop_the_element_when_a_file_fails,
+    the_cause_of_an_error_comes_before_upstream_hears_of_it
+];
 
 /// The limit of a wait.
 const STEP_TIMEOUT: Duration = Duration::from_secs(60);
@@ -37,7 +47,6 @@ fn block(rig: &Rig, index: i32) -> (Sender<()>, Receiver<()>) {
 
 /// While the handler blocks in the first message, each frame leaves at its deadline, and the element never waits for the same
 /// clock time twice.
-#[test]
 fn live_video_does_not_wait_for_a_handler() {
     const FRAMES: usize = 12;
     let both = sides(FRAMES);
@@ -71,7 +80,6 @@ fn live_video_does_not_wait_for_a_handler() {
 }
 
 /// In a pipeline without live sources, the messages of a frame are posted before it leaves, and none is dropped.
-#[test]
 fn a_file_waits_for_the_handler() {
     const FRAMES: usize = 40;
     let both = sides(FRAMES);
@@ -128,7 +136,6 @@ fn call(rig: &Rig, kind: impl Fn(&gst::Message) -> bool + Send + Sync + 'static,
 }
 
 /// Messages of errors and of frames are posted from different threads.
-#[test]
 fn the_element_may_be_called_from_any_handler() {
     let both = sides(12);
     for of_error in [true, false] {
@@ -155,7 +162,6 @@ fn the_element_may_be_called_from_any_handler() {
 }
 
 /// The handler stops the element in a message from the thread that writes files.
-#[test]
 fn a_handler_may_stop_the_element_when_a_file_fails() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("results.json");
@@ -172,7 +178,6 @@ fn a_handler_may_stop_the_element_when_a_file_fails() {
 }
 
 /// Upstream posts an error too when the flow return of the element reaches it.
-#[test]
 fn the_cause_of_an_error_comes_before_upstream_hears_of_it() {
     let both = sides(4);
     let rig = Rig::offline(&[("missing-frame", "error")]).play();

@@ -14,6 +14,22 @@ use gsthipvmaf::meta::ScoreState;
 use crate::common::clip::Clip;
 use crate::common::rig::Rig;
 use crate::common::{FRAME, Input, Report, coarse, entries, moving, score, scores_within, sides};
+use crate::process::{Function, functions};
+
+/// Tests for every backend.
+pub const TESTS: &[Function] = functions![
+    a_stream_that_is_switched_off_holds_nothing_back,
+    the_only_stream_may_be_switched_off_and_on,
+    a_live_stream_that_is_switched_off_has_its_score_at_once,
+    a_stream_that_is_switched_in_the_middle_of_a_step_is_paired_right,
+    a_run_that_others_break_is_marked,
+    one_group_in_flight_goes_through_changes_as_several_do,
+    an_alarm_of_scores_outlives_every_change_of_the_watch,
+    alarms_of_pictures_outlive_every_change_of_the_watch,
+    an_alarm_that_is_switched_off_is_cleared,
+    a_window_outlives_changes_of_alarms,
+    a_run_with_other_settings_has_another_latency
+];
 
 fn ms(time: u64) -> ClockTime {
     ClockTime::from_mseconds(time)
@@ -52,7 +68,6 @@ fn assert_entries(report: &Report, pad: &str, runs: [Range<usize>; 2]) {
     }
 }
 
-#[test]
 fn a_stream_that_is_switched_off_holds_nothing_back() {
     let both = sides(12);
     let rig = Rig::offline(&[]).with_renditions(&["switched"]).play();
@@ -86,7 +101,6 @@ fn a_stream_that_is_switched_off_holds_nothing_back() {
     assert_eq!(marked.len(), 1, "the last pair before it was switched off: {marked:?}");
 }
 
-#[test]
 fn the_only_stream_may_be_switched_off_and_on() {
     let both = sides(12);
     let rig = Rig::offline(&[]).play();
@@ -106,7 +120,6 @@ fn the_only_stream_may_be_switched_off_and_on() {
     assert_entries(&report, "dist_sink", [0..4, 8..12]);
 }
 
-#[test]
 fn a_live_stream_that_is_switched_off_has_its_score_at_once() {
     let both = sides(12);
     let rig = Rig::live(&[("overload", "wait")]).with_renditions(&["switched"]).play();
@@ -138,7 +151,6 @@ fn a_live_stream_that_is_switched_off_has_its_score_at_once() {
 }
 
 /// One of the two streams has only every second frame, so if the element confuses them, it pairs the wrong frames.
-#[test]
 fn a_stream_that_is_switched_in_the_middle_of_a_step_is_paired_right() {
     const FRAMES: usize = 400;
     let reference = Input::drawn(FRAMES, moving);
@@ -174,7 +186,6 @@ fn a_stream_that_is_switched_in_the_middle_of_a_step_is_paired_right() {
 
 /// A pad that is added, or a new frame size on one pad, may end the runs of all pads. The frames on both sides of the break
 /// are then marked `discont`.
-#[test]
 fn a_run_that_others_break_is_marked() {
     let both = sides(12);
     let large = Input::drawn_at((96, 64), 12, |t, x, y| coarse(moving(t, x, y)));
@@ -203,7 +214,6 @@ fn a_run_that_others_break_is_marked() {
 }
 
 /// The same holds with `max-in-flight=1`.
-#[test]
 fn one_group_in_flight_goes_through_changes_as_several_do() {
     const FRAMES: usize = 8;
     let settings = [("model-filename", "vmaf_v1.0.16_3d0h"), ("scale-method", "bicubic")];
@@ -290,7 +300,6 @@ fn frozen_and_black() -> [(Event, (Input, Input)); 2] {
     [(Event::Freeze, (reference, frozen)), (Event::Black, black)]
 }
 
-#[test]
 fn an_alarm_of_scores_outlives_every_change_of_the_watch() {
     let both = partly_bad(60, |t| (5..40).contains(&t));
     for change in CHANGES {
@@ -300,7 +309,6 @@ fn an_alarm_of_scores_outlives_every_change_of_the_watch() {
     }
 }
 
-#[test]
 fn alarms_of_pictures_outlive_every_change_of_the_watch() {
     for (i, (event, both)) in frozen_and_black().into_iter().enumerate() {
         for change in CHANGES.into_iter().filter(|(name, _)| !name.starts_with("alarm")) {
@@ -312,7 +320,6 @@ fn alarms_of_pictures_outlive_every_change_of_the_watch() {
     }
 }
 
-#[test]
 fn an_alarm_that_is_switched_off_is_cleared() {
     let [(_, frozen), (_, black)] = frozen_and_black();
     let bad = partly_bad(60, |t| (5..40).contains(&t));
@@ -329,7 +336,6 @@ fn an_alarm_that_is_switched_off_is_cleared() {
     }
 }
 
-#[test]
 fn a_window_outlives_changes_of_alarms() {
     let both = sides(40);
     let rig = Rig::offline(&[("window", "400000000"), ("window-interval", "400000000")]).play();
@@ -346,7 +352,6 @@ fn a_window_outlives_changes_of_alarms() {
     assert_eq!(windows, [(400, 10), (800, 10), (1200, 10)]);
 }
 
-#[test]
 fn a_run_with_other_settings_has_another_latency() {
     let (reference, distorted) = sides(2);
     let rig = Rig::live(&[("overload", "wait")]).play();

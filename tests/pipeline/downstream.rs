@@ -9,6 +9,18 @@ use gst::prelude::*;
 
 use crate::common::rig::Rig;
 use crate::common::{FRAME, Input, coarse, is_asleep, moving, sides, thread_id, until};
+use crate::process::{Function, functions};
+
+/// Tests for every backend.
+pub const TESTS: &[Function] = functions![
+    caps_outlive_a_flush_before_the_first_frame_has_left,
+    new_caps_outlive_a_flush_of_their_first_frames,
+    the_segment_after_a_flush_is_the_new_one,
+    distorted_frames_leave_under_their_own_caps,
+    a_scaler_may_come_before_the_reference,
+    a_scaler_waits_for_the_reference_whatever_has_come_before,
+    the_next_element_may_ask_for_other_caps
+];
 
 const SMALL: (usize, usize) = (64, 48);
 const LARGE: (usize, usize) = (96, 64);
@@ -32,7 +44,6 @@ fn wait_until_taken(rig: &Rig) {
     until(|| rig.stats().get::<u64>("in-flight") == Ok(1));
 }
 
-#[test]
 fn caps_outlive_a_flush_before_the_first_frame_has_left() {
     let both = sides(6);
     let rig = Rig::offline(&[]).play();
@@ -46,7 +57,6 @@ fn caps_outlive_a_flush_before_the_first_frame_has_left() {
     rig.log().assert_fits();
 }
 
-#[test]
 fn new_caps_outlive_a_flush_of_their_first_frames() {
     let (small, large) = (sized(SMALL, 4), sized(LARGE, 8));
     let rig = Rig::offline(&[]).play();
@@ -67,7 +77,6 @@ fn new_caps_outlive_a_flush_of_their_first_frames() {
 }
 
 /// Frames after a flush leave in their own segment, not in that of the frames that were dropped.
-#[test]
 fn the_segment_after_a_flush_is_the_new_one() {
     let both = sides(8);
     let rig = Rig::offline(&[]).play();
@@ -92,7 +101,6 @@ fn the_segment_after_a_flush_is_the_new_one() {
 }
 
 /// New caps may arrive at the pad while frames with the old caps wait there and in the element.
-#[test]
 fn distorted_frames_leave_under_their_own_caps() {
     let (reference, small) = sides(8);
     let large = sized(LARGE, 8).1;
@@ -133,7 +141,6 @@ fn scaled(reference: &Input, distorted: &Input) -> Vec<f64> {
 }
 
 /// A converter upstream scales to the size of the reference, whichever of the two comes first.
-#[test]
 fn a_scaler_may_come_before_the_reference() {
     const FRAMES: usize = 10;
     let (reference, _) = sides(FRAMES);
@@ -160,7 +167,6 @@ fn a_scaler_may_come_before_the_reference() {
 
 /// The order in which the pads are linked does not matter, nor does an earlier caps query; decoders add their pads in any
 /// order.
-#[test]
 fn a_scaler_waits_for_the_reference_whatever_has_come_before() {
     let (reference, distorted) = (sized(SMALL, 1).0, sized((128, 96), 1).1);
     for before in ["another thread asks", "the stream is linked", "the reference is not linked"] {
@@ -201,7 +207,6 @@ fn a_scaler_waits_for_the_reference_whatever_has_come_before() {
     }
 }
 
-#[test]
 fn the_next_element_may_ask_for_other_caps() {
     let (reference, distorted) = sides(2);
     for (output, pad) in [("reference", "ref_sink"), ("distorted", "dist_sink")] {

@@ -10,9 +10,41 @@ use crate::common::{
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::{Arc, Mutex};
 
+use crate::process::{Function, functions};
 use gst::prelude::*;
 use gsthipvmaf::message::VmafMessage;
 use gsthipvmaf::meta::ScoreState;
+
+/// Tests for every backend.
+pub const TESTS: &[Function] = functions![
+    every_frame_yields_a_message_and_a_buffer_with_the_same_score,
+    reference_buffers_pass_through_untouched,
+    without_meta_buffers_leave_at_once_and_messages_stay_the_same,
+    frame_messages_are_off_unless_asked_for,
+    a_short_distorted_stream_leaves_the_rest_unpaired,
+    coverage_is_reported_and_may_be_required,
+    other_frame_rates_are_warned_of_and_counted,
+    video_that_the_models_are_not_for_is_warned_of_once,
+    a_short_reference_ends_the_stream,
+    streams_without_a_pair_say_so,
+    a_lost_frame_changes_no_other_score,
+    a_frame_lost_from_the_reference_is_dropped_from_the_distorted_stream,
+    gap_buffers_count_as_missing_frames,
+    jitter_under_half_a_frame_changes_nothing,
+    twice_the_frame_rate_pairs_what_belongs_together,
+    missing_timestamps_are_counted_by_the_frame_rate,
+    a_second_run_scores_like_the_first,
+    new_caps_begin_a_new_section,
+    a_flushing_seek_begins_anew,
+    a_seek_does_not_wait_for_the_frames_before_it,
+    a_stop_does_not_wait_for_the_frames_before_it,
+    absurd_durations_do_no_harm,
+    live_reference_frames_do_not_wait_for_ever,
+    a_live_element_answers_the_latency_query,
+    no_warning_while_both_streams_change,
+    a_converter_before_the_distorted_pad_picks_the_size_of_the_reference,
+    a_converter_behind_a_tee_picks_the_size_of_the_reference
+];
 
 /// The 8-bit clip of ten frames.
 fn clip() -> Clip {
@@ -23,7 +55,6 @@ fn sides(clip: &Clip) -> (Input, Input) {
     (Input::planar(clip, false), Input::planar(clip, true))
 }
 
-#[test]
 fn every_frame_yields_a_message_and_a_buffer_with_the_same_score() {
     let clip = clip();
     let (reference, distorted) = sides(&clip);
@@ -55,7 +86,6 @@ fn every_frame_yields_a_message_and_a_buffer_with_the_same_score() {
     assert_eq!(stats.get::<u64>("sections"), Ok(1));
 }
 
-#[test]
 fn reference_buffers_pass_through_untouched() {
     let clip = clip();
     let (reference, distorted) = sides(&clip);
@@ -67,7 +97,6 @@ fn reference_buffers_pass_through_untouched() {
     }
 }
 
-#[test]
 fn without_meta_buffers_leave_at_once_and_messages_stay_the_same() {
     let clip = clip();
     let with = score_clip(&[], &clip);
@@ -77,14 +106,12 @@ fn without_meta_buffers_leave_at_once_and_messages_stay_the_same() {
     assert!(without.buffers.iter().all(|b| gsthipvmaf::meta::ScoreMeta::from_buffer(b).is_none()));
 }
 
-#[test]
 fn frame_messages_are_off_unless_asked_for() {
     let clip = clip();
     let report = score_clip(&[("frame-message", "false")], &clip);
     assert_eq!((report.frames.len(), report.pooled.len(), report.buffers.len()), (0, 1, clip.frames));
 }
 
-#[test]
 fn a_short_distorted_stream_leaves_the_rest_unpaired() {
     let clip = clip();
     let (reference, distorted) = sides(&clip);
@@ -98,7 +125,6 @@ fn a_short_distorted_stream_leaves_the_rest_unpaired() {
     assert_eq!(report.states(), [[ScoreState::Scored; 4].as_slice(), &[ScoreState::Unpaired; 6]].concat());
 }
 
-#[test]
 fn coverage_is_reported_and_may_be_required() {
     let (reference, distorted) = sides(&clip());
     let distorted = distorted.keep(|t| t < 4);
@@ -117,7 +143,6 @@ fn coverage_is_reported_and_may_be_required() {
     assert!(path.exists());
 }
 
-#[test]
 fn other_frame_rates_are_warned_of_and_counted() {
     let (reference, distorted) = sides(&clip());
     let double = Input((0..20).map(|i| distorted.0[i / 2].clone()).collect());
@@ -141,7 +166,6 @@ fn other_frame_rates_are_warned_of_and_counted() {
     assert!(text.contains("4/3") && text.contains("1/1"), "{text}");
 }
 
-#[test]
 fn video_that_the_models_are_not_for_is_warned_of_once() {
     let hdr = |input: &Input| input.with_caps(|caps| caps.set("colorimetry", "bt2100-pq"));
     let (reference, distorted) = sides(&clip());
@@ -151,7 +175,6 @@ fn video_that_the_models_are_not_for_is_warned_of_once() {
     assert!(warnings.len() == 1 && warnings[0].contains("HDR (PQ)"), "{warnings:?}");
 }
 
-#[test]
 fn a_short_reference_ends_the_stream() {
     let clip = clip();
     let (reference, distorted) = sides(&clip);
@@ -160,7 +183,6 @@ fn a_short_reference_ends_the_stream() {
     assert_eq!((report.pooled[0].counts.scored, report.pooled[0].counts.unpaired), (4, 0));
 }
 
-#[test]
 fn streams_without_a_pair_say_so() {
     let clip = clip();
     let (reference, distorted) = sides(&clip);
@@ -171,7 +193,6 @@ fn streams_without_a_pair_say_so() {
     assert_eq!((report.pooled.len(), report.buffers.len()), (0, 0));
 }
 
-#[test]
 fn a_lost_frame_changes_no_other_score() {
     let clip = clip();
     let (reference, distorted) = sides(&clip);
@@ -184,7 +205,6 @@ fn a_lost_frame_changes_no_other_score() {
     assert_eq!(report.states()[4], ScoreState::Unpaired);
 }
 
-#[test]
 fn a_frame_lost_from_the_reference_is_dropped_from_the_distorted_stream() {
     let clip = clip();
     let (reference, distorted) = sides(&clip);
@@ -195,7 +215,6 @@ fn a_frame_lost_from_the_reference_is_dropped_from_the_distorted_stream() {
     assert_eq!(report.stats.unwrap().get::<u64>("dist-unmatched"), Ok(1));
 }
 
-#[test]
 fn gap_buffers_count_as_missing_frames() {
     let clip = clip();
     let (reference, distorted) = sides(&clip);
@@ -215,7 +234,6 @@ fn gap_buffers_count_as_missing_frames() {
     assert_eq!(score(&[], &gap(&reference), &distorted).unwrap().scores(), lost.scores());
 }
 
-#[test]
 fn jitter_under_half_a_frame_changes_nothing() {
     let clip = clip();
     let (reference, distorted) = sides(&clip);
@@ -229,7 +247,6 @@ fn jitter_under_half_a_frame_changes_nothing() {
     assert_eq!((report.pooled[0].counts.scored, report.pooled[0].counts.unpaired), (5, 5));
 }
 
-#[test]
 fn twice_the_frame_rate_pairs_what_belongs_together() {
     let clip = clip();
     let (reference, distorted) = sides(&clip);
@@ -241,7 +258,6 @@ fn twice_the_frame_rate_pairs_what_belongs_together() {
     assert_eq!(report.pooled[0].counts.unpaired, 0);
 }
 
-#[test]
 fn missing_timestamps_are_counted_by_the_frame_rate() {
     let clip = clip();
     let (reference, distorted) = sides(&clip);
@@ -251,7 +267,6 @@ fn missing_timestamps_are_counted_by_the_frame_rate() {
     assert_eq!(report.frames[3].timestamp, Some(FRAME * 3));
 }
 
-#[test]
 fn a_second_run_scores_like_the_first() {
     let clip = clip();
     let (reference, distorted) = sides(&clip);
@@ -266,7 +281,6 @@ fn a_second_run_scores_like_the_first() {
     }
 }
 
-#[test]
 fn new_caps_begin_a_new_section() {
     let small = clips().into_iter().find(|clip| clip.name == "97x71_420_8bit").unwrap();
     let large = clip();
@@ -284,7 +298,6 @@ fn new_caps_begin_a_new_section() {
 }
 
 /// The reference as a file, which supports seeking, against itself with every sample changed a little.
-#[test]
 fn a_flushing_seek_begins_anew() {
     crate::common::init();
     let clip = clip();
@@ -368,7 +381,6 @@ fn full() -> Rig {
     rig
 }
 
-#[test]
 fn a_seek_does_not_wait_for_the_frames_before_it() {
     let rig = full();
     rig.pad("src").send_event(seek_to_start());
@@ -376,7 +388,6 @@ fn a_seek_does_not_wait_for_the_frames_before_it() {
     assert!(scored < 50, "{scored} frames were scored first");
 }
 
-#[test]
 fn a_stop_does_not_wait_for_the_frames_before_it() {
     let rig = full();
     std::thread::scope(|scope| {
@@ -390,7 +401,6 @@ fn a_stop_does_not_wait_for_the_frames_before_it() {
     assert!(scored < 50, "{scored} frames were scored first");
 }
 
-#[test]
 fn absurd_durations_do_no_harm() {
     let clip = clip();
     let absurd = |distorted| {
@@ -407,7 +417,6 @@ fn absurd_durations_do_no_harm() {
 }
 
 /// A live reference goes on when the distorted video stops coming: frames leave at their deadline.
-#[test]
 fn live_reference_frames_do_not_wait_for_ever() {
     let clip = clip();
     let bench = Bench::new(&[]);
@@ -452,7 +461,6 @@ fn live_reference_frames_do_not_wait_for_ever() {
     assert_eq!(report.scores(), expected.scores());
 }
 
-#[test]
 fn a_live_element_answers_the_latency_query() {
     crate::common::init();
     let latency = |attach: bool| {
@@ -480,7 +488,6 @@ fn a_live_element_answers_the_latency_query() {
 }
 
 /// When both streams change their format, one changes before the other; the formats do not differ then.
-#[test]
 fn no_warning_while_both_streams_change() {
     let part = |size, rate| {
         Input::drawn_at(size, 4, moving).with_caps(|caps| caps.set("framerate", gst::Fraction::new(rate, 1)))
@@ -509,7 +516,6 @@ fn no_warning_while_both_streams_change() {
     }
 }
 
-#[test]
 fn a_converter_before_the_distorted_pad_picks_the_size_of_the_reference() {
     crate::common::init();
     let pipeline = gst::parse::launch(
@@ -542,7 +548,6 @@ fn a_converter_before_the_distorted_pad_picks_the_size_of_the_reference() {
 
 /// One source feeds both pads and sends a caps query to both before it decides. The converter sends its query again once it
 /// knows the input caps, which may be a moment before the reference has caps.
-#[test]
 fn a_converter_behind_a_tee_picks_the_size_of_the_reference() {
     crate::common::init();
     let part = |line: &str| gst::parse::bin_from_description(line, true).unwrap();

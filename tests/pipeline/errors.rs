@@ -4,9 +4,32 @@
 
 use crate::common::clip::{Clip, clips};
 use crate::common::{Failure, Input, init, score};
+use crate::process::{Function, functions};
 use glib::error::ErrorDomain;
 use gst::prelude::*;
 use gst_video::VideoFormat;
+
+/// Tests for every backend.
+pub const TESTS: &[Function] = functions![
+    an_unknown_model_lists_the_known_ones,
+    a_faulty_model_file_is_named_with_reason_and_position,
+    settings_that_contradict_each_other_are_refused,
+    old_names_of_values_still_count,
+    a_faulty_list_of_features_is_refused_with_what_is_allowed,
+    different_sizes_are_refused_with_what_to_insert,
+    different_depth_or_chroma_is_refused_with_what_to_insert,
+    the_side_with_fewer_bits_is_to_be_converted,
+    colours_that_are_coded_in_another_way_are_refused_with_what_to_insert,
+    colours_are_compared_as_far_as_both_sides_name_them,
+    unsupported_caps_are_refused_with_what_to_insert,
+    frames_under_the_minimum_are_refused_with_the_minimum,
+    a_buffer_that_is_too_small_is_refused,
+    frames_that_cannot_be_timed_are_refused,
+    buffers_without_caps_are_refused,
+    a_results_path_that_cannot_be_written_stops_before_the_first_frame,
+    gst_launch_fails_with_the_message,
+    a_short_film_that_does_not_suit_is_an_error
+];
 
 fn clip() -> Clip {
     clips().into_iter().find(|clip| clip.name == "176x144_420_8bit").unwrap()
@@ -26,7 +49,6 @@ fn assert_failure<E: ErrorDomain + PartialEq + std::fmt::Debug>(failure: Failure
     }
 }
 
-#[test]
 fn an_unknown_model_lists_the_known_ones() {
     for property in ["model-filename", "extra-models"] {
         let texts = ["vmaf_v9", "vmaf_v0.6.1", "vmaf_4k_v0.6.1neg", "vmaf_b_v0.6.3", "path"];
@@ -35,7 +57,6 @@ fn an_unknown_model_lists_the_known_ones() {
     assert_failure(fail(&[("model-filename", "")]), gst::LibraryError::Settings, &["model-filename"]);
 }
 
-#[test]
 fn a_faulty_model_file_is_named_with_reason_and_position() {
     let folder = tempfile::tempdir().unwrap();
     let file = |name: &str, text: &str| {
@@ -64,7 +85,6 @@ fn a_faulty_model_file_is_named_with_reason_and_position() {
     assert_failure(fail(&[("model-filename", folder)]), gst::ResourceError::OpenRead, &[folder, "directory"]);
 }
 
-#[test]
 fn settings_that_contradict_each_other_are_refused() {
     assert_failure(
         fail(&[("conf-interval", "true")]),
@@ -84,7 +104,6 @@ fn settings_that_contradict_each_other_are_refused() {
 }
 
 /// `vendor=unknown` is an old name of `any`.
-#[test]
 fn old_names_of_values_still_count() {
     let clip = clip();
     for vendor in ["any", "unknown"] {
@@ -92,7 +111,6 @@ fn old_names_of_values_still_count() {
     }
 }
 
-#[test]
 fn a_faulty_list_of_features_is_refused_with_what_is_allowed() {
     for (features, texts) in [
         ("psnr;vmaf", ["`vmaf`", "adm, ", "psnr"]),
@@ -104,7 +122,6 @@ fn a_faulty_list_of_features_is_refused_with_what_is_allowed() {
     }
 }
 
-#[test]
 fn different_sizes_are_refused_with_what_to_insert() {
     let small = clips().into_iter().find(|clip| clip.name == "97x71_420_8bit").unwrap();
     let failure = score(&[], &Input::planar(&clip(), false), &Input::planar(&small, true)).unwrap_err();
@@ -112,7 +129,6 @@ fn different_sizes_are_refused_with_what_to_insert() {
     assert_failure(failure, gst::StreamError::Format, &texts);
 }
 
-#[test]
 fn different_depth_or_chroma_is_refused_with_what_to_insert() {
     let deep = clips().into_iter().find(|clip| clip.name == "176x144_420_10bit").unwrap();
     for distorted in [Input::planar(&deep, true), Input::new(&clip(), true, VideoFormat::Y444)] {
@@ -126,7 +142,6 @@ fn different_depth_or_chroma_is_refused_with_what_to_insert() {
 }
 
 /// Converting to fewer bits would change the samples that are compared.
-#[test]
 fn the_side_with_fewer_bits_is_to_be_converted() {
     let deep = clips().into_iter().find(|clip| clip.name == "176x144_420_10bit").unwrap();
     for (reference, distorted, side) in
@@ -150,7 +165,6 @@ fn tagged(distorted: bool, colorimetry: Option<&str>) -> Input {
     })
 }
 
-#[test]
 fn colours_that_are_coded_in_another_way_are_refused_with_what_to_insert() {
     // Colorimetry as range:matrix:transfer:primaries; 1:3:5:1 is bt709.
     let cases = [
@@ -173,7 +187,6 @@ fn colours_that_are_coded_in_another_way_are_refused_with_what_to_insert() {
     }
 }
 
-#[test]
 fn colours_are_compared_as_far_as_both_sides_name_them() {
     let scores = score(&[], &tagged(false, None), &tagged(true, None)).unwrap().scores();
     for (reference, distorted) in [
@@ -190,7 +203,6 @@ fn colours_are_compared_as_far_as_both_sides_name_them() {
     }
 }
 
-#[test]
 fn unsupported_caps_are_refused_with_what_to_insert() {
     let clip = clip();
     let packed = |distorted| Input::new(&clip, distorted, VideoFormat::Ayuv);
@@ -205,7 +217,6 @@ fn unsupported_caps_are_refused_with_what_to_insert() {
     }
 }
 
-#[test]
 fn frames_under_the_minimum_are_refused_with_the_minimum() {
     crate::common::init();
     for (size, ok) in [((33, 33), true), ((32, 64), false), ((64, 32), false), ((1, 1), false)] {
@@ -222,7 +233,6 @@ fn frames_under_the_minimum_are_refused_with_the_minimum() {
     }
 }
 
-#[test]
 fn a_buffer_that_is_too_small_is_refused() {
     let clip = clip();
     let mut distorted = Input::planar(&clip, true);
@@ -234,7 +244,6 @@ fn a_buffer_that_is_too_small_is_refused() {
     assert_failure(failure, gst::StreamError::Failed, &["dist_sink", "smaller"]);
 }
 
-#[test]
 fn frames_that_cannot_be_timed_are_refused() {
     let clip = clip();
     let untimed = |distorted| {
@@ -251,7 +260,6 @@ fn frames_that_cannot_be_timed_are_refused() {
     assert_failure(failure, gst::StreamError::Failed, &["timestamp", "ref_sink", "frame rate"]);
 }
 
-#[test]
 fn buffers_without_caps_are_refused() {
     let clip = clip();
     let mut distorted = Input::planar(&clip, true);
@@ -262,7 +270,6 @@ fn buffers_without_caps_are_refused() {
     assert_failure(failure, gst::StreamError::Format, &["no caps", "dist_sink"]);
 }
 
-#[test]
 fn a_results_path_that_cannot_be_written_stops_before_the_first_frame() {
     let folder = tempfile::tempdir().unwrap();
     let inside = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
@@ -273,7 +280,6 @@ fn a_results_path_that_cannot_be_written_stops_before_the_first_frame() {
 }
 
 /// gst-launch ends with a failure and does not hang.
-#[test]
 fn gst_launch_fails_with_the_message() {
     let folder = plugin_folder();
     let launch = |pipeline: &str| {
@@ -315,7 +321,6 @@ fn gst_launch_fails_with_the_message() {
 }
 
 /// A decoder accepts any format in a caps query, and then has that of the file.
-#[test]
 fn a_short_film_that_does_not_suit_is_an_error() {
     init();
     let film =

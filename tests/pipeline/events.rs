@@ -7,6 +7,15 @@ use gst::prelude::*;
 
 use crate::common::rig::{Log, Rig};
 use crate::common::{FRAME, sides};
+use crate::process::{Function, functions};
+
+/// Tests for every backend.
+pub const TESTS: &[Function] = functions![
+    events_keep_their_place_between_frames,
+    events_keep_their_place_in_live_pipelines,
+    the_end_of_a_segment_comes_after_the_last_score,
+    a_stream_may_begin_with_a_gap
+];
 
 const FRAMES: usize = 10;
 
@@ -39,7 +48,6 @@ fn expected(events: &[(usize, &str)]) -> Vec<(usize, String)> {
     events.iter().map(|(buffers, name)| (*buffers, (*name).to_string())).collect()
 }
 
-#[test]
 fn events_keep_their_place_between_frames() {
     let both = sides(FRAMES);
     for attach_meta in ["true", "false"] {
@@ -67,7 +75,6 @@ fn events_keep_their_place_between_frames() {
 }
 
 /// In live pipelines too: if a frame leaves without its score, the events after it still leave after it.
-#[test]
 fn events_keep_their_place_in_live_pipelines() {
     let both = sides(4);
     let rig = Rig::live(&[]).play();
@@ -84,7 +91,6 @@ fn events_keep_their_place_in_live_pipelines() {
 }
 
 /// The segment-done event leaves once, after the last frame and its score, though both sides send it.
-#[test]
 fn the_end_of_a_segment_comes_after_the_last_score() {
     let both = sides(FRAMES);
     for attach_meta in ["true", "false"] {
@@ -109,7 +115,6 @@ fn the_end_of_a_segment_comes_after_the_last_score() {
 }
 
 /// A sink downstream prerolls on the first frame, or on a gap event.
-#[test]
 fn a_stream_may_begin_with_a_gap() {
     let both = sides(2);
     let rig = Rig::offline(&[]);

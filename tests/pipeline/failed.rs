@@ -9,6 +9,17 @@ use gst::prelude::*;
 
 use crate::common::rig::Rig;
 use crate::common::{FRAME, Input, coarse, deep, entries, init, moving, score, scores_within, sides, until};
+use crate::process::{Function, functions};
+
+/// Tests for every backend.
+pub const TESTS: &[Function] = functions![
+    a_rendition_that_cannot_be_scored_leaves_the_others_alone,
+    a_rendition_that_cannot_be_scored_holds_up_nothing_live,
+    a_failed_rendition_may_go,
+    the_only_rendition_ends_the_pipeline_with_an_error_that_names_it,
+    no_stream_that_has_ended_fails_over_what_comes_later,
+    frames_that_were_on_their_way_are_forgotten_once_others_suit
+];
 
 const FRAMES: usize = 12;
 
@@ -43,7 +54,6 @@ fn scores_of_run(sides: &(Input, Input), run: std::ops::Range<usize>) -> Vec<f64
 }
 
 /// One of two renditions fails, in the middle or from the start, until it has new caps.
-#[test]
 fn a_rendition_that_cannot_be_scored_leaves_the_others_alone() {
     let both = sides(FRAMES);
     for (name, trouble, reasons) in troubles(&both.1) {
@@ -92,7 +102,6 @@ fn a_rendition_that_cannot_be_scored_leaves_the_others_alone() {
 }
 
 /// A failed rendition does not delay the frames of the others.
-#[test]
 fn a_rendition_that_cannot_be_scored_holds_up_nothing_live() {
     let both = sides(FRAMES);
     let trouble = deep(&both.1);
@@ -113,7 +122,6 @@ fn a_rendition_that_cannot_be_scored_holds_up_nothing_live() {
 }
 
 /// A failed rendition may be released, and its pad starts afresh.
-#[test]
 fn a_failed_rendition_may_go() {
     let both = sides(FRAMES);
     let trouble = deep(&both.1);
@@ -131,7 +139,6 @@ fn a_failed_rendition_may_go() {
     assert_eq!(report.scores_of("dist_sink"), score(&[], &both.0, &both.1).unwrap().scores());
 }
 
-#[test]
 fn the_only_rendition_ends_the_pipeline_with_an_error_that_names_it() {
     let both = sides(FRAMES);
     for (name, trouble, reasons) in troubles(&both.1) {
@@ -143,7 +150,6 @@ fn the_only_rendition_ends_the_pipeline_with_an_error_that_names_it() {
 }
 
 /// Frames that arrive after the end of a stream are not checked against its caps.
-#[test]
 fn no_stream_that_has_ended_fails_over_what_comes_later() {
     let half = FRAMES / 2;
     let large = Input::drawn_at((96, 64), half, moving);
@@ -187,7 +193,6 @@ fn no_stream_that_has_ended_fails_over_what_comes_later() {
 
 /// The reference gets larger, and smaller again after the distorted stream has ended. The distorted frames of the old size that
 /// arrive after the first change are no failure, because frames of the new size follow.
-#[test]
 fn frames_that_were_on_their_way_are_forgotten_once_others_suit() {
     init();
     let pipeline = gst::parse::launch(

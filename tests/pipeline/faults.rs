@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
 //! A GPU that fails: before its first sums another backend can take over, and all scores up to the failure are posted.
-//! The ignored tests need the software device: the others start them.
+//! The functions lose the software device, each in a process of its own.
 
 use gst::prelude::*;
 
@@ -9,13 +9,28 @@ use crate::common::device::DEVICE;
 use crate::common::gate::Gate;
 use crate::common::rig::Rig;
 use crate::common::{score, sides, until};
-use crate::gpu::{RDNA, assert_passes, play, run};
+use crate::gpu::{RDNA, play};
+use crate::process::{Case, Function, functions};
+
+/// Tests in this process.
+pub const TESTS: &[Function] = functions![
+    auto_goes_on_with_the_processor_until_there_are_sums,
+    a_gpu_that_was_asked_for_is_not_replaced
+];
+
+/// Functions that run in processes of their own.
+pub const FUNCTIONS: &[Function] =
+    functions![lost_with_the_first_frames, lost_before_the_next_frames, lost_with_scores_to_fetch];
+
+pub fn cases() -> Vec<Case> {
+    let slow = vec![RDNA, ("SWHIP_DELAY_US", "5000"), ("GST_DEBUG", "hipvmaf:2")];
+    FUNCTIONS.iter().map(|(function, _)| ("rdna", *function, slow.clone())).collect()
+}
 
 /// The calls that submit a frame, compute it, and fetch its sums.
 const FIRST_FRAME: [&str; 4] =
     ["hipMemcpyAsync:999@2", "hipGraphLaunch:999@1", "async:700@5", "hipEventQuery:999@1"];
 
-#[test]
 fn auto_goes_on_with_the_processor_until_there_are_sums() {
     let expected = play("cpu", &[]).result.unwrap();
     for fault in FIRST_FRAME {
@@ -33,7 +48,6 @@ fn auto_goes_on_with_the_processor_until_there_are_sums() {
     }
 }
 
-#[test]
 fn a_gpu_that_was_asked_for_is_not_replaced() {
     for fault in FIRST_FRAME {
         let error = play("hip", &[RDNA, ("SWHIP_FAIL", fault)]).result.unwrap_err();
@@ -41,25 +55,12 @@ fn a_gpu_that_was_asked_for_is_not_replaced() {
     }
 }
 
-#[test]
-fn a_gpu_may_fail_with_frames_in_flight() {
-    let slow = [RDNA, ("SWHIP_DELAY_US", "5000"), ("GST_DEBUG", "hipvmaf:2")];
-    let tests = ["lost_with_the_first_frames", "lost_before_the_next_frames", "lost_with_scores_to_fetch"];
-    for test in tests.map(|test| format!("faults::{test}")) {
-        assert_passes(&run(&["--ignored", "--exact", &test], &slow));
-    }
-}
-
 /// Three pairs are with the device, and none has its sums.
-#[test]
-#[ignore = "needs the software device, started by another"]
 fn lost_with_the_first_frames() {
     the_cpu_goes_on(|_| ());
 }
 
 /// The CPU has taken over before the fourth pair comes.
-#[test]
-#[ignore = "needs the software device, started by another"]
 fn lost_before_the_next_frames() {
     the_cpu_goes_on(|rig| until(|| backend_name(rig).as_deref() == Some("cpu")));
 }
@@ -95,8 +96,6 @@ fn the_cpu_goes_on(wait: impl Fn(&Rig)) {
 }
 
 /// The sums of a pair cannot be read, while those of others may have been: every score that was posted before is right.
-#[test]
-#[ignore = "needs the software device, started by another"]
 fn lost_with_scores_to_fetch() {
     const FRAMES: usize = 8;
     let both = sides(FRAMES);

@@ -13,6 +13,19 @@ use crate::common::clip::clips;
 use crate::common::gate::Gate;
 use crate::common::rig::{Rig, Streaming};
 use crate::common::{FRAME, Input, coarse, entries, moving, sides, until};
+use crate::process::{Function, functions};
+
+/// Tests for every backend.
+pub const TESTS: &[Function] = functions![
+    questions_are_answered_while_a_frame_is_worked_on,
+    statistics_are_read_while_a_frame_is_computed,
+    computing_may_take_long,
+    each_reference_frame_counts_once,
+    scores_of_the_metrics_file_say_what_they_cover,
+    the_time_of_the_last_score_is_that_of_a_pad,
+    a_meta_has_the_section_of_each_rendition,
+    looking_at_pictures_costs_no_feature
+];
 
 /// Returns the answer to `ask` on another thread; panics if it takes more than a minute.
 #[track_caller]
@@ -24,7 +37,6 @@ fn meanwhile<T: Send + 'static>(what: &str, ask: impl FnOnce() -> T + Send + 'st
 }
 
 /// While the element is blocked reading a frame, every property can still be read and set, and every query is answered.
-#[test]
 fn questions_are_answered_while_a_frame_is_worked_on() {
     let both = sides(4);
     let rig = Rig::offline(&[]).with_renditions(&["other"]).play();
@@ -67,7 +79,6 @@ fn questions_are_answered_while_a_frame_is_worked_on() {
 }
 
 /// Frames that take long to compute. At least one of many reads of the statistics returns while a frame is computed.
-#[test]
 fn statistics_are_read_while_a_frame_is_computed() {
     let draw = |t, x, y| moving(t, x % 64, y % 48);
     let reference = Input::drawn_at((1920, 1080), 4, draw);
@@ -107,7 +118,6 @@ fn metrics(properties: &[(&str, &str)], inputs: &[(&str, &Input)], folder: &Path
 }
 
 /// The slowest frame takes at least as long as the mean; the histogram has no upper limit.
-#[test]
 fn computing_may_take_long() {
     let draw = |t, x, y| moving(t, x % 64, y % 48);
     let [reference, distorted] = [draw, |t, x, y| coarse(moving(t, x % 64, y % 48))]
@@ -125,7 +135,6 @@ fn computing_may_take_long() {
     assert!(slowest > 0.9 * mean, "{slowest} is less than the mean, {mean}");
 }
 
-#[test]
 fn each_reference_frame_counts_once() {
     let both = sides(40);
     let folder = tempfile::tempdir().unwrap();
@@ -141,7 +150,6 @@ fn each_reference_frame_counts_once() {
     assert_eq!(["scored", "repeated", "unpaired", "skipped"].map(count), [38.0, 2.0, 0.0, 0.0]);
 }
 
-#[test]
 fn scores_of_the_metrics_file_say_what_they_cover() {
     let both = sides(10);
     let folder = tempfile::tempdir().unwrap();
@@ -150,7 +158,6 @@ fn scores_of_the_metrics_file_say_what_they_cover() {
     assert!(help.contains("last window") && help.contains("since the start"), "{help}");
 }
 
-#[test]
 fn the_time_of_the_last_score_is_that_of_a_pad() {
     let both = sides(10);
     let folder = tempfile::tempdir().unwrap();
@@ -164,7 +171,6 @@ fn the_time_of_the_last_score_is_that_of_a_pad() {
     assert_eq!((of("dist_0"), sample(&text, name)), (None, None));
 }
 
-#[test]
 fn a_meta_has_the_section_of_each_rendition() {
     let both = sides(10);
     let other = both.1.with_caps(|caps| caps.set("framerate", gst::Fraction::new(50, 1)));
@@ -182,7 +188,6 @@ fn a_meta_has_the_section_of_each_rendition() {
 }
 
 /// Alarms and alignment read only luma. Features that read chroma are still computed.
-#[test]
 fn looking_at_pictures_costs_no_feature() {
     let clip = clips().into_iter().find(|clip| clip.name == "97x71_420_8bit").unwrap();
     let [reference, distorted] = [false, true].map(|distorted| Input::planar(&clip, distorted));

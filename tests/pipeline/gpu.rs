@@ -3,11 +3,7 @@
 //! The GPU backend on the software device of `tests/swhip`, which runs the shipped kernels on the CPU and
 //! behaves like AMD's runtime: the same scores on every kind of GPU, and an answer to everything that fails.
 //!
-//! A process finds its GPUs once. The tests here therefore start this program again for each kind of device, either with
-//! the ignored tests below or with all the others.
-
-#[path = "../swhip/library.rs"]
-mod swhip;
+//! A process finds its GPUs once, so functions on a device run in processes of their own.
 
 use std::process::{Command, Output};
 use std::sync::Arc;
@@ -22,68 +18,32 @@ use crate::common::device::{DEVICE, FakeAllocator};
 use crate::common::rig::Rig;
 use crate::common::{Bench, Input, is_asleep, sides, thread_id, until};
 
-use swhip::library;
+use crate::process::{Case, Function, command, functions, passes};
+use crate::swhip::library;
 
-/// Runs tests of this program on a software device that the environment describes. It is trusted unless that says
-/// otherwise: most tests count calls, or have a certain one fail.
-pub fn run(arguments: &[&str], environment: &[(&str, &str)]) -> Output {
-    Command::new(std::env::current_exe().unwrap())
-        .args(arguments)
-        .env("HIPVMAF_HIP_LIBRARY", library("libamdhip64.so.6"))
-        .env("HIPVMAF_CUDA_LIBRARY", "/nowhere/libcuda.so.1")
-        .env("HIPVMAF_SELF_TEST", "never")
-        .env_remove("HIPVMAF_REGISTER_MAX")
-        .envs(environment.iter().copied())
-        .output()
-        .unwrap()
-}
+/// Tests in this process.
+pub const TESTS: &[Function] = functions![
+    without_a_usable_gpu_hip_fails_and_auto_takes_the_processor,
+    every_failing_call_ends_in_an_error_or_on_the_processor,
+    a_device_lost_in_the_middle_is_an_error_that_says_so,
+    too_little_memory_is_said_with_what_it_was_for,
+    a_runtime_that_comes_later_is_found_at_the_next_start
+];
+
+/// Functions that run in processes of their own.
+pub const FUNCTIONS: &[Function] = functions![player, latecomer, reader, overlap, full];
 
 fn text(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
 }
 
-#[track_caller]
-pub fn assert_passes(output: &Output) {
-    let text = text(output);
-    assert!(
-        output.status.success() && text.contains("test result: ok") && !text.contains(" 0 passed"),
-        "{text}"
-    );
-}
+pub const RDNA: (&str, &str) = ("SWHIP_ARCH", "gfx1100");
+pub const CDNA: (&str, &str) = ("SWHIP_ARCH", "gfx90a:sramecc+:xnack-");
+/// Elements of the tests use the GPU unless a property says otherwise.
+pub const ON_GPU: (&str, &str) = ("HIPVMAF_TEST_BACKEND", "hip");
 
-/// Runs the tests of these modules with backend=hip, except for some.
-#[track_caller]
-fn holds_on(device: &[(&str, &str)], modules: &[&str], but: &[&str]) {
-    let environment = [device, &[("HIPVMAF_TEST_BACKEND", "hip")]].concat();
-    let skipped = ["gpu::", "faults::", "peer::", "registered::", "placement::", "ready::"]
-        .iter()
-        .chain(but)
-        .flat_map(|name| ["--skip", name]);
-    let arguments: Vec<_> = modules.iter().copied().chain(skipped).collect();
-    assert_passes(&run(&arguments, &environment));
-}
-
-#[test]
-fn everything_holds_on_rdna() {
-    // These tests are about the CPU's instruction sets, about times, thumbnails and files, or use this device anyway.
-    let but =
-        ["every_instruction_set", "align::", "keys::", "keep::", "self_test::", "on_either_kind_of_gpu"];
-    holds_on(&[("SWHIP_ARCH", "gfx1100")], &[], &but);
-}
-
-#[test]
-fn whatever_kernels_compute_holds_on_cdna_in_another_order() {
-    // The engine's tests compare all sums on this device, so the longest tests are not repeated.
-    let but = ["every_instruction_set", "scores::all_models", "scores::features_by_name"];
-    let modules = ["scores::", "scale::", "output::", "renditions::"];
-    holds_on(&[("SWHIP_ARCH", "gfx90a:sramecc+:xnack-"), ("SWHIP_SEED", "2")], &modules, &but);
-}
-
-/// Frames in device memory, on two devices of different kinds.
-#[test]
-fn frames_are_read_where_they_lie() {
-    let environment = [("SWHIP_ARCH", "gfx1100,gfx90a:sramecc+:xnack-"), ("HIPVMAF_TEST_BACKEND", "hip")];
-    assert_passes(&run(&["--ignored", "--test-threads=1", "memory::"], &environment));
+pub fn cases() -> Vec<Case> {
+    ["gpu::reader", "gpu::overlap", "gpu::full"].map(|function| ("rdna", function, vec![RDNA, ON_GPU])).into()
 }
 
 /// The outcome of playing a clip in a process of its own.
@@ -101,7 +61,7 @@ pub struct Outcome {
 /// Plays a clip with frames in flight and looks for leaks.
 pub fn play(backend: &str, device: &[(&str, &str)]) -> Outcome {
     let environment = [device, &[("HIPVMAF_TEST_BACKEND", backend)]].concat();
-    let output = run(&["--exact", "gpu::player", "--ignored", "--nocapture"], &environment);
+    let output = command("gpu::player", &environment).output().unwrap();
     let log = text(&output);
     assert!(output.status.success(), "{device:?}\n{log}");
     let said = |key: &str| log.lines().find_map(|line| Some(line.split_once(key)?.1.to_owned()));
@@ -112,8 +72,6 @@ pub fn play(backend: &str, device: &[(&str, &str)]) -> Outcome {
     Outcome { result, ready, lost, backend: said("player backend ").unwrap_or_default(), log }
 }
 
-#[test]
-#[ignore = "started by others, on a device that they describe"]
 fn player() {
     let clip = clips().into_iter().find(|clip| clip.name == "176x144_420_8bit").unwrap();
     let backend = std::env::var("HIPVMAF_TEST_BACKEND").unwrap();
@@ -150,9 +108,6 @@ fn expected() -> f64 {
     play("cpu", &[]).result.unwrap()
 }
 
-pub const RDNA: (&str, &str) = ("SWHIP_ARCH", "gfx1100");
-
-#[test]
 fn without_a_usable_gpu_hip_fails_and_auto_takes_the_processor() {
     let expected = expected();
     let cases: [(&[(&str, &str)], &str); 5] = [
@@ -174,7 +129,6 @@ fn without_a_usable_gpu_hip_fails_and_auto_takes_the_processor() {
 }
 
 /// Fails every call of a run, at its first and at its third use, and any allocation.
-#[test]
 fn every_failing_call_ends_in_an_error_or_on_the_processor() {
     let expected = expected();
     let once = |call: &str, error: i32| [1, 3].map(|n| format!("{call}:{error}@{n}")).to_vec();
@@ -239,7 +193,6 @@ fn every_failing_call_ends_in_an_error_or_on_the_processor() {
     );
 }
 
-#[test]
 fn a_device_lost_in_the_middle_is_an_error_that_says_so() {
     // Some 25 commands a frame, after those of the groups that warm the GPU up: in the sixth frame and later, which are
     // handed over when the first has its score.
@@ -252,23 +205,19 @@ fn a_device_lost_in_the_middle_is_an_error_that_says_so() {
     }
 }
 
-#[test]
 fn too_little_memory_is_said_with_what_it_was_for() {
     let text = play("hip", &[RDNA, ("SWHIP_MEM", "100000")]).result.unwrap_err();
     assert!(text.contains("no memory") && text.contains("max-in-flight"), "{text}");
 }
 
 /// Drivers are loaded while a service runs.
-#[test]
 fn a_runtime_that_comes_later_is_found_at_the_next_start() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("libamdhip64.so.6");
     let device = [RDNA, ("HIPVMAF_HIP_LIBRARY", path.to_str().unwrap())];
-    assert_passes(&run(&["--exact", "gpu::latecomer", "--ignored", "--test-threads=1"], &device));
+    passes("gpu::latecomer", &device);
 }
 
-#[test]
-#[ignore = "started by others, on a device that they describe"]
 fn latecomer() {
     let bench = Bench::new(&[("backend", "hip")]);
     let element = &bench.element;
@@ -278,12 +227,6 @@ fn latecomer() {
         .unwrap();
     assert!(element.set_state(gst::State::Ready).is_ok());
     element.set_state(gst::State::Null).unwrap();
-}
-
-/// Memories of a buffer may be written on a stream each.
-#[test]
-fn every_memory_of_a_buffer_is_waited_for() {
-    assert_passes(&run(&["--exact", "gpu::reader", "--ignored"], &[RDNA, ("HIPVMAF_TEST_BACKEND", "hip")]));
 }
 
 /// The functions that the element loads from GStreamer's library for HIP memory. Memories are on the two streams in turn.
@@ -312,8 +255,6 @@ fn open_fake_gst_hip(streams: [usize; 2]) {
     }
 }
 
-#[test]
-#[ignore = "started by another, on a device that it describes"]
 fn reader() {
     crate::common::init();
     open_fake_gst_hip([(); 2].map(|()| DEVICE.new_stream()));
@@ -344,14 +285,6 @@ fn reader() {
     assert_eq!((two - one, scores), (distorted.0.len() as i64, expected));
 }
 
-/// While one group is on the GPU, the next one is submitted as soon as its frames arrive.
-#[test]
-fn frames_that_come_while_the_gpu_works_are_handed_over() {
-    assert_passes(&run(&["--exact", "gpu::overlap", "--ignored"], &[RDNA, ("HIPVMAF_TEST_BACKEND", "hip")]));
-}
-
-#[test]
-#[ignore = "started by another, on a device that it describes"]
 fn overlap() {
     const PADS: [&str; 3] = ["ref_sink", "dist_sink", "dist_0"];
     const GROUPS: usize = 4;
@@ -393,14 +326,6 @@ fn overlap() {
     assert_eq!(rig.finish().unwrap().frames.len(), 2 * GROUPS * PADS.len());
 }
 
-/// When a group on the GPU is done, the next one is submitted at once, because its frames have left the pads before.
-#[test]
-fn a_group_is_at_hand_for_a_gpu_that_has_all_it_takes() {
-    assert_passes(&run(&["--exact", "gpu::full", "--ignored"], &[RDNA, ("HIPVMAF_TEST_BACKEND", "hip")]));
-}
-
-#[test]
-#[ignore = "started by another, on a device that it describes"]
 fn full() {
     for in_flight in [1, 2, 5] {
         let inputs = sides(2 + in_flight + 2);

@@ -10,6 +10,17 @@ use gsthipvmaf::meta::ScoreState;
 
 use crate::common::rig::{Rig, Streaming};
 use crate::common::{FRAME, Input, moving, scores_within, sides};
+use crate::process::{Function, functions};
+
+/// Tests for every backend.
+pub const TESTS: &[Function] = functions![
+    an_offset_above_the_latency_is_waited_for,
+    an_offset_above_the_latency_may_be_found_by_itself,
+    a_dead_rendition_beside_a_disabled_one_is_waited_for,
+    silence_is_reported_though_a_disabled_rendition_delivers,
+    a_gap_on_one_side_and_a_loss_on_the_other_are_waited_for,
+    inactive_pads_may_be_ignored_from_some_time_on
+];
 
 fn ms(time: u64) -> ClockTime {
     ClockTime::from_mseconds(time)
@@ -33,7 +44,6 @@ fn play_reference(rig: &Rig, reference: &Input, distorted: &Streaming, early: us
 }
 
 /// A distorted stream that is so early that its frames wait for longer than the latency.
-#[test]
 fn an_offset_above_the_latency_is_waited_for() {
     const EARLY: usize = 12;
     let both = sides(24);
@@ -50,7 +60,6 @@ fn an_offset_above_the_latency_is_waited_for() {
 }
 
 /// The same offset, found with `align`.
-#[test]
 fn an_offset_above_the_latency_may_be_found_by_itself() {
     const FRAMES: usize = 150;
     const EARLY: usize = 7;
@@ -78,7 +87,6 @@ fn an_offset_above_the_latency_may_be_found_by_itself() {
     }
 }
 
-#[test]
 fn a_dead_rendition_beside_a_disabled_one_is_waited_for() {
     let both = sides(16);
     let rig = Rig::live(&[("overload", "wait")]).with_renditions(&["off"]);
@@ -103,7 +111,6 @@ fn a_dead_rendition_beside_a_disabled_one_is_waited_for() {
 }
 
 /// The frames of a disabled rendition do not end the silence of the others.
-#[test]
 fn silence_is_reported_though_a_disabled_rendition_delivers() {
     let both = sides(40);
     let rig =
@@ -130,7 +137,6 @@ fn silence_is_reported_though_a_disabled_rendition_delivers() {
 }
 
 /// The element waits until the end of a gap, even if the reference has no frame there either.
-#[test]
 fn a_gap_on_one_side_and_a_loss_on_the_other_are_waited_for() {
     let both = sides(10);
     let rig = Rig::live(&[("overload", "wait")]).play();
@@ -155,7 +161,6 @@ fn a_gap_on_one_side_and_a_loss_on_the_other_are_waited_for() {
     assert_eq!((report.buffers.len(), report.events.len()), (9, 0));
 }
 
-#[test]
 fn inactive_pads_may_be_ignored_from_some_time_on() {
     let both = sides(3);
     let rig = Rig::live(&[("overload", "wait")]).play();

@@ -4,7 +4,6 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -14,6 +13,28 @@ use serde_json::Value;
 use crate::common::gate::Gate;
 use crate::common::rig::Rig;
 use crate::common::{FRAME, Input, coarse, is_asleep, moving, score, sides, thread_id, until};
+use crate::process::{Function, command, functions, passes};
+
+/// Tests in this process.
+pub const TESTS: &[Function] = functions![
+    an_error_leaves_its_rows_in_a_file_that_says_so,
+    the_format_is_that_of_the_extension_unless_set,
+    two_elements_do_not_write_one_file,
+    a_killed_run_leaves_its_rows,
+    a_frame_that_must_not_be_missing_leaves_the_rows_before,
+    a_full_disk_leaves_whole_rows,
+    files_are_named_by_label_and_can_be_read_alone,
+    a_pad_that_goes_leaves_the_rows_of_all_its_pairs,
+    a_pad_that_comes_again_has_a_file_of_its_own,
+    a_run_without_pairs_says_that_it_leaves_an_older_file,
+    the_psnr_of_the_whole_stream_is_that_of_all_its_frames,
+    statistics_are_read_when_a_file_fails,
+    what_comes_after_the_end_and_a_seek_is_added,
+    a_file_that_cannot_be_added_to_is_left_with_a_warning
+];
+
+/// Functions that run in processes of their own.
+pub const FUNCTIONS: &[Function] = functions![killed, writer];
 
 /// Returns the names of the files in a folder.
 fn names(folder: &Path) -> Vec<String> {
@@ -49,7 +70,6 @@ fn fail(path: &Path, format: &str) -> (String, Vec<u64>) {
     (failure.text, scored)
 }
 
-#[test]
 fn an_error_leaves_its_rows_in_a_file_that_says_so() {
     for (format, name) in [("json", "results.json"), ("xml", "results.xml"), ("csv", "results.csv")] {
         let folder = tempfile::tempdir().unwrap();
@@ -82,7 +102,6 @@ fn an_error_leaves_its_rows_in_a_file_that_says_so() {
 }
 
 /// The extension gives the format, and `results-format` overrides it.
-#[test]
 fn the_format_is_that_of_the_extension_unless_set() {
     let both = sides(4);
     let folder = tempfile::tempdir().unwrap();
@@ -104,7 +123,6 @@ fn the_format_is_that_of_the_extension_unless_set() {
     }
 }
 
-#[test]
 fn two_elements_do_not_write_one_file() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
@@ -120,15 +138,11 @@ fn two_elements_do_not_write_one_file() {
 }
 
 /// A process that is killed leaves the rows up to then, and the next run names the file.
-#[test]
 fn a_killed_run_leaves_its_rows() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("results.csv");
-    let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "keep::killed", "--ignored"])
-        .env("HIPVMAF_TEST_RESULTS", &path)
-        .spawn()
-        .unwrap();
+    let mut child =
+        command("keep::killed", &[("HIPVMAF_TEST_RESULTS", path.to_str().unwrap())]).spawn().unwrap();
     let partial = folder.path().join("results.csv.partial");
     let rows =
         |path: &Path| fs::read_to_string(path).map_or(0, |text| text.lines().count().saturating_sub(1));
@@ -147,8 +161,6 @@ fn a_killed_run_leaves_its_rows() {
     assert!(warnings.len() == 1 && warnings[0].contains(kept.to_str().unwrap()), "{warnings:?}");
 }
 
-#[test]
-#[ignore = "started by another, which kills it"]
 fn killed() {
     let path = std::env::var("HIPVMAF_TEST_RESULTS").unwrap();
     let both = sides(12);
@@ -158,7 +170,6 @@ fn killed() {
     std::thread::park();
 }
 
-#[test]
 fn a_frame_that_must_not_be_missing_leaves_the_rows_before() {
     let both = sides(12);
     let folder = tempfile::tempdir().unwrap();
@@ -180,18 +191,11 @@ fn a_frame_that_must_not_be_missing_leaves_the_rows_before() {
 }
 
 /// A full disk, simulated by a limit on the size of files.
-#[test]
 fn a_full_disk_leaves_whole_rows() {
     for policy in ["warning", "error"] {
         let folder = tempfile::tempdir().unwrap();
-        let child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "keep::writer", "--ignored", "--nocapture"])
-            .env("HIPVMAF_TEST_FOLDER", folder.path())
-            .env("HIPVMAF_TEST_POLICY", policy)
-            .output()
-            .unwrap();
-        let text = String::from_utf8_lossy(&child.stdout) + String::from_utf8_lossy(&child.stderr);
-        assert!(child.status.success(), "{text}");
+        let into = ("HIPVMAF_TEST_FOLDER", folder.path().to_str().unwrap());
+        let text = passes("keep::writer", &[into, ("HIPVMAF_TEST_POLICY", policy)]);
         let said = format!("writer {policy} ");
         let error = text.lines().find_map(|line| line.split_once(&said)).expect("an error or a warning").1;
         for said in ["results.json", "results.json.partial", "too large"] {
@@ -210,8 +214,6 @@ fn a_full_disk_leaves_whole_rows() {
 /// The maximum size of a file in bytes.
 const LIMIT: u64 = 65536;
 
-#[test]
-#[ignore = "started by another, in a process that may not write much"]
 fn writer() {
     // SAFETY: the structure lives through the call; no other code in this process handles that signal.
     unsafe {
@@ -238,7 +240,6 @@ fn writer() {
 }
 
 /// The name of a file has the label of its rendition, and the file names its streams.
-#[test]
 fn files_are_named_by_label_and_can_be_read_alone() {
     let both = sides(12);
     let folder = tempfile::tempdir().unwrap();
@@ -266,7 +267,6 @@ fn files_are_named_by_label_and_can_be_read_alone() {
 }
 
 /// The pad is released while its last pair is being computed.
-#[test]
 fn a_pad_that_goes_leaves_the_rows_of_all_its_pairs() {
     const FRAMES: usize = 8;
     let both = sides(FRAMES);
@@ -304,7 +304,6 @@ fn a_pad_that_goes_leaves_the_rows_of_all_its_pairs() {
     assert_eq!(rows(&path), (0..FRAMES as u64).collect::<Vec<_>>());
 }
 
-#[test]
 fn a_pad_that_comes_again_has_a_file_of_its_own() {
     let both = sides(12);
     let folder = tempfile::tempdir().unwrap();
@@ -333,7 +332,6 @@ fn a_pad_that_comes_again_has_a_file_of_its_own() {
     }
 }
 
-#[test]
 fn a_run_without_pairs_says_that_it_leaves_an_older_file() {
     let both = sides(6);
     let folder = tempfile::tempdir().unwrap();
@@ -356,7 +354,6 @@ fn aggregate(path: &Path) -> f64 {
     json(path)["aggregate_metrics"]["apsnr_y"].as_f64().unwrap()
 }
 
-#[test]
 fn the_psnr_of_the_whole_stream_is_that_of_all_its_frames() {
     const FRAMES: usize = 12;
     // Each frame differs more than the one before.
@@ -414,7 +411,6 @@ fn the_psnr_of_the_whole_stream_is_that_of_all_its_frames() {
 }
 
 /// The handler of the message about a results file may read the element's statistics.
-#[test]
 fn statistics_are_read_when_a_file_fails() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("results.json");
@@ -442,7 +438,6 @@ fn statistics_are_read_when_a_file_fails() {
 }
 
 /// Plays to the end, seeks back and plays to the end again: a loop. The second pass is in the file too.
-#[test]
 fn what_comes_after_the_end_and_a_seek_is_added() {
     let both = sides(6);
     for (format, section) in [("json", "\"section\": 1"), ("xml", "section=\"1\""), ("csv", ",scored,1,")] {
@@ -483,7 +478,6 @@ fn what_comes_after_the_end_and_a_seek_is_added() {
 }
 
 /// Another element has begun to write the file since it was completed.
-#[test]
 fn a_file_that_cannot_be_added_to_is_left_with_a_warning() {
     let both = sides(6);
     let folder = tempfile::tempdir().unwrap();

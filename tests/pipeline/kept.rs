@@ -10,6 +10,17 @@ use gst::prelude::*;
 
 use crate::common::rig::Rig;
 use crate::common::{Input, sides};
+use crate::process::{Function, functions};
+
+/// Tests for every backend.
+pub const TESTS: &[Function] = functions![
+    nothing_is_kept_after_the_end,
+    a_stream_that_has_ended_leaves_a_copy_of_its_last_frame,
+    nothing_is_kept_after_a_flush,
+    nothing_of_a_single_stream_is_kept_after_its_flush,
+    nothing_of_a_stream_is_kept_after_a_drain,
+    a_drain_goes_on_where_the_frames_go
+];
 
 /// Buffers of each pool: as many as the element may hold at once, and a few more.
 const BUFFERS: u32 = 24;
@@ -101,7 +112,6 @@ fn assert_released(rig: &Rig, frames: &[Frames; 3], pads: &[usize], case: &str) 
     }
 }
 
-#[test]
 fn nothing_is_kept_after_the_end() {
     for settings in SETTINGS {
         let (rig, frames) = playing(settings, 6);
@@ -113,7 +123,6 @@ fn nothing_is_kept_after_the_end() {
 }
 
 /// A stream that ends before the others gives its buffers back, though its last frame may be repeated.
-#[test]
 fn a_stream_that_has_ended_leaves_a_copy_of_its_last_frame() {
     let (rig, frames) = playing(&[("missing-frame", "repeat")], 4);
     rig.end_of("dist_0");
@@ -131,7 +140,6 @@ fn a_stream_that_has_ended_leaves_a_copy_of_its_last_frame() {
     assert_eq!((report.scores_of("dist_0").len(), repeated), (8, 4));
 }
 
-#[test]
 fn nothing_is_kept_after_a_flush() {
     for settings in SETTINGS {
         let (rig, frames) = playing(settings, 6);
@@ -140,7 +148,6 @@ fn nothing_is_kept_after_a_flush() {
     }
 }
 
-#[test]
 fn nothing_of_a_single_stream_is_kept_after_its_flush() {
     for settings in SETTINGS {
         for (i, pad) in PADS.into_iter().enumerate() {
@@ -151,7 +158,6 @@ fn nothing_of_a_single_stream_is_kept_after_its_flush() {
     }
 }
 
-#[test]
 fn nothing_of_a_stream_is_kept_after_a_drain() {
     for settings in SETTINGS {
         for (i, pad) in PADS.into_iter().enumerate() {
@@ -170,7 +176,6 @@ fn nothing_of_a_stream_is_kept_after_a_drain() {
 }
 
 /// Downstream holds frames that have left, so the DRAIN query is forwarded.
-#[test]
 fn a_drain_goes_on_where_the_frames_go() {
     for (settings, expected) in [(SETTINGS[0], [1, 1, 1]), (SETTINGS[2], [0, 1, 1])] {
         let (rig, frames) = playing(settings, 4);

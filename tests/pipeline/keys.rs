@@ -6,6 +6,15 @@ use gst::ClockTime;
 use gst_video::{ValidVideoTimeCode, VideoTimeCodeFlags, VideoTimeCodeMeta};
 
 use crate::common::{FRAME, Input, score, sides};
+use crate::process::{Function, functions};
+
+/// Tests in this process.
+pub const TESTS: &[Function] = functions![
+    time_codes_of_every_rate_go_on_over_midnight,
+    reference_timestamps_are_those_of_a_clock_that_both_sides_have,
+    reference_timestamps_of_other_clocks_pair_nothing,
+    results_have_the_time_codes_of_the_reference
+];
 
 const FRAMES: usize = 10;
 /// The first frame of a day, with five before it.
@@ -23,7 +32,6 @@ fn with_time_codes(input: &Input, fps: (i32, i32), flags: VideoTimeCodeFlags) ->
 }
 
 /// Rates slightly below the nominal rate of their time codes, whose day is longer than 24 hours.
-#[test]
 fn time_codes_of_every_rate_go_on_over_midnight() {
     let both = sides(FRAMES);
     let (none, drop) = (VideoTimeCodeFlags::empty(), VideoTimeCodeFlags::DROP_FRAME);
@@ -73,7 +81,6 @@ fn stamped(input: &Input, clocks: &[&str]) -> Input {
 const NTP: &str = "timestamp/x-ntp";
 const UNIX: &str = "timestamp/x-unix";
 
-#[test]
 fn reference_timestamps_are_those_of_a_clock_that_both_sides_have() {
     let both = sides(FRAMES);
     let expected = score(&[], &both.0, &both.1).unwrap().scores();
@@ -90,7 +97,6 @@ fn reference_timestamps_are_those_of_a_clock_that_both_sides_have() {
 }
 
 /// Equal times of different clocks are no pair.
-#[test]
 fn reference_timestamps_of_other_clocks_pair_nothing() {
     let both = sides(FRAMES);
     let time = |input: &Input, clock: &str| {
@@ -105,7 +111,6 @@ fn reference_timestamps_of_other_clocks_pair_nothing() {
 }
 
 /// Time codes are written in the usual form: drop-frame codes have a semicolon.
-#[test]
 fn results_have_the_time_codes_of_the_reference() {
     let both = sides(FRAMES);
     let drop = VideoTimeCodeFlags::DROP_FRAME;

@@ -11,7 +11,39 @@ use gst_base::prelude::*;
 use gsthipvmaf::event::{Event, EventMessage, EventState};
 use gsthipvmaf::meta::ScoreState;
 
+use crate::process::{Function, functions};
 use ScoreState::{Late, Scored, Unpaired};
+
+/// Tests for every backend.
+pub const TESTS: &[Function] = functions![
+    the_latency_is_that_of_the_lookahead_and_a_frame,
+    without_meta_there_is_no_latency,
+    the_latency_follows_the_frame_rate,
+    frames_that_vary_in_length_make_the_latency_of_the_longest,
+    a_negative_offset_adds_to_the_latency,
+    the_offset_may_change_while_playing,
+    the_distorted_input_may_drop_out_and_return,
+    a_single_lost_frame_is_no_dropout,
+    the_reference_may_drop_out_and_return,
+    without_distorted_video_each_frame_leaves_at_its_deadline,
+    force_live_works_to_the_clock_with_sources_that_are_not_live,
+    inactive_pads_may_be_ignored_until_they_deliver,
+    an_inactive_pad_may_end_while_it_is_ignored,
+    late_pairs_are_skipped_and_reported,
+    an_overload_leaves_the_scores_of_other_pairs_as_they_are,
+    a_blockage_ends_when_a_second_was_in_time,
+    a_blocked_downstream_is_reported_and_windows_go_on,
+    a_worker_that_has_no_time_is_an_overload,
+    the_time_before_the_element_was_added_is_no_dropout,
+    a_blockage_is_not_blamed_on_the_streams,
+    dropouts_that_come_and_go_are_reported_in_groups,
+    nothing_is_skipped_where_it_is_forbidden,
+    a_late_distorted_frame_is_dropped_and_does_not_shift_the_others,
+    a_flush_begins_a_section_and_drops_the_frames_on_their_way,
+    silence_of_both_inputs_is_reported_and_windows_go_on,
+    inputs_that_never_come_are_reported,
+    a_second_live_run_is_like_the_first
+];
 
 /// The latency of a 25 fps stream: the score needs the next frame, and that has to arrive.
 const LATENCY: ClockTime = ClockTime::from_mseconds(80);
@@ -53,7 +85,6 @@ fn brief(event: &EventMessage) -> (Event, EventState, &str, Option<ClockTime>, O
     (event.event, event.state, &event.pad, event.since, event.running_time)
 }
 
-#[test]
 fn the_latency_is_that_of_the_lookahead_and_a_frame() {
     let (reference, _) = sides(1);
     for (fps, latency) in [(25, 80), (50, 40), (30, 66), (1, 2000)] {
@@ -65,7 +96,6 @@ fn the_latency_is_that_of_the_lookahead_and_a_frame() {
     }
 }
 
-#[test]
 fn without_meta_there_is_no_latency() {
     let (reference, _) = sides(1);
     let rig = Rig::live(&[("attach-meta", "false")]).play();
@@ -75,7 +105,6 @@ fn without_meta_there_is_no_latency() {
     assert_eq!((rig.latency(), rig.log().latency_changes), (ClockTime::ZERO, 0));
 }
 
-#[test]
 fn the_latency_follows_the_frame_rate() {
     let (reference, distorted) = sides(3);
     let rig = Rig::live(&[]).play();
@@ -92,7 +121,6 @@ fn the_latency_follows_the_frame_rate() {
     assert_eq!(rig.latency(), ms(200));
 }
 
-#[test]
 fn frames_that_vary_in_length_make_the_latency_of_the_longest() {
     let (reference, _) = sides(3);
     let reference = reference.with_caps(|caps| caps.set("framerate", gst::Fraction::new(0, 1)));
@@ -114,7 +142,6 @@ fn frames_that_vary_in_length_make_the_latency_of_the_longest() {
 }
 
 /// A distorted stream with a negative `ts-offset` is paired only if the reference waits for it.
-#[test]
 fn a_negative_offset_adds_to_the_latency() {
     let both = sides(8);
     let late = both.1.retimed(|t| Some(FRAME * t as u64 + ms(100)));
@@ -135,7 +162,6 @@ fn a_negative_offset_adds_to_the_latency() {
     assert_eq!(report.scores(), scores_within(&both, 0..1));
 }
 
-#[test]
 fn the_offset_may_change_while_playing() {
     let (reference, distorted) = sides(3);
     let rig = Rig::live(&[]).play();
@@ -148,7 +174,6 @@ fn the_offset_may_change_while_playing() {
     assert_eq!(rig.latency(), LATENCY + ms(120));
 }
 
-#[test]
 fn the_distorted_input_may_drop_out_and_return() {
     let both = sides(16);
     let rig = Rig::live(&[]).play();
@@ -172,7 +197,6 @@ fn the_distorted_input_may_drop_out_and_return() {
     assert_eq!((report.pooled[0].counts.scored, report.pooled[0].counts.unpaired), (11, 5));
 }
 
-#[test]
 fn a_single_lost_frame_is_no_dropout() {
     let both = sides(8);
     let rig = Rig::live(&[]).play();
@@ -183,7 +207,6 @@ fn a_single_lost_frame_is_no_dropout() {
     assert_eq!(events, [(Event::Unpaired, EventState::Info, "dist_sink", Some(FRAME * 4), Some(FRAME * 4))]);
 }
 
-#[test]
 fn the_reference_may_drop_out_and_return() {
     let both = sides(14);
     let rig = Rig::live(&[]).play();
@@ -206,7 +229,6 @@ fn the_reference_may_drop_out_and_return() {
 }
 
 /// Each frame leaves at its own deadline, driven by the clock alone.
-#[test]
 fn without_distorted_video_each_frame_leaves_at_its_deadline() {
     let both = sides(6);
     let rig = Rig::live(&[]).play();
@@ -218,7 +240,6 @@ fn without_distorted_video_each_frame_leaves_at_its_deadline() {
     }
 }
 
-#[test]
 fn force_live_works_to_the_clock_with_sources_that_are_not_live() {
     let both = sides(2);
     let rig = Rig::offline(&[("force-live", "true")]).play();
@@ -227,7 +248,6 @@ fn force_live_works_to_the_clock_with_sources_that_are_not_live() {
     assert_eq!(rig.wait_buffers(1).states(), [Unpaired]);
 }
 
-#[test]
 fn inactive_pads_may_be_ignored_until_they_deliver() {
     let both = sides(6);
     let rig = Rig::live(&[("ignore-inactive-pads", "true")]).play();
@@ -250,7 +270,6 @@ fn inactive_pads_may_be_ignored_until_they_deliver() {
 }
 
 /// The base class handles events between calls of the element only, so the element must not wait through them.
-#[test]
 fn an_inactive_pad_may_end_while_it_is_ignored() {
     let both = sides(3);
     let rig = Rig::live(&[("ignore-inactive-pads", "true")]).play();
@@ -281,7 +300,6 @@ fn overloaded(overload: &str) -> (Rig, (Input, Input)) {
     (rig, both)
 }
 
-#[test]
 fn late_pairs_are_skipped_and_reported() {
     for overload in ["auto", "skip"] {
         let (rig, both) = overloaded(overload);
@@ -314,7 +332,6 @@ fn late_pairs_are_skipped_and_reported() {
 }
 
 /// Pairs that are skipped in an overload do not lower the scores beside them, because the reference frames are still read.
-#[test]
 fn an_overload_leaves_the_scores_of_other_pairs_as_they_are() {
     let both = sides(30);
     let whole = score(&[], &both.0, &both.1).unwrap().scores();
@@ -343,7 +360,6 @@ fn an_overload_leaves_the_scores_of_other_pairs_as_they_are() {
     assert!(unmarked.count() > 8, "{:?}", report.frames.len());
 }
 
-#[test]
 fn a_blockage_ends_when_a_second_was_in_time() {
     let (rig, both) = overloaded("auto");
     for t in 25..40 {
@@ -362,7 +378,6 @@ fn a_blockage_ends_when_a_second_was_in_time() {
 }
 
 /// A push that blocks is reported while it lasts, and windows go on. The watchdog polls often if `stall-time` is short.
-#[test]
 fn a_blocked_downstream_is_reported_and_windows_go_on() {
     let both = sides(60);
     let properties = [("attach-meta", "false"), ("window", "1000000000"), ("stall-time", "80000000")];
@@ -398,7 +413,6 @@ fn a_blocked_downstream_is_reported_and_windows_go_on() {
 }
 
 /// Frames that the worker has no time for are an overload, not a blocked downstream.
-#[test]
 fn a_worker_that_has_no_time_is_an_overload() {
     let both = sides(40);
     let rig = Rig::live(&[("attach-meta", "false"), ("latency", "200000000")]).play();
@@ -425,7 +439,6 @@ fn a_worker_that_has_no_time_is_an_overload() {
 }
 
 /// An element that is added to a running pipeline does not report the time before.
-#[test]
 fn the_time_before_the_element_was_added_is_no_dropout() {
     let both = sides(10);
     let start = ClockTime::from_seconds(600);
@@ -453,7 +466,6 @@ fn the_time_before_the_element_was_added_is_no_dropout() {
 }
 
 /// Frames that are missing while pairs are skipped are no dropout, unless they are still missing after that.
-#[test]
 fn a_blockage_is_not_blamed_on_the_streams() {
     let (rig, both) = overloaded("auto");
     for t in 20..24u64 {
@@ -479,7 +491,6 @@ fn a_blockage_is_not_blamed_on_the_streams() {
 }
 
 /// One frame in eight is lost for half a minute, four at a time.
-#[test]
 fn dropouts_that_come_and_go_are_reported_in_groups() {
     let frames = sides(800);
     let rig = Rig::offline(&[]).play();
@@ -495,7 +506,6 @@ fn dropouts_that_come_and_go_are_reported_in_groups() {
     assert_eq!(of(Event::Unpaired).map(|event| event.count.unwrap()).sum::<u64>(), 96);
 }
 
-#[test]
 fn nothing_is_skipped_where_it_is_forbidden() {
     let (rig, both) = overloaded("wait");
     rig.end();
@@ -504,7 +514,6 @@ fn nothing_is_skipped_where_it_is_forbidden() {
     assert_eq!((report.pooled[0].counts.skipped, rig.log().qos.len()), (0, 0));
 }
 
-#[test]
 fn a_late_distorted_frame_is_dropped_and_does_not_shift_the_others() {
     let both = sides(10);
     let rig = Rig::live(&[]).play();
@@ -520,7 +529,6 @@ fn a_late_distorted_frame_is_dropped_and_does_not_shift_the_others() {
 }
 
 /// A flush, as of a seek.
-#[test]
 fn a_flush_begins_a_section_and_drops_the_frames_on_their_way() {
     let both = sides(10);
     let rig = Rig::live(&[]).play();
@@ -544,7 +552,6 @@ fn a_flush_begins_a_section_and_drops_the_frames_on_their_way() {
     assert_eq!(pooled, [("flush", 0, 3), ("eos", 1, 6)]);
 }
 
-#[test]
 fn silence_of_both_inputs_is_reported_and_windows_go_on() {
     let both = sides(40);
     let rig = Rig::live(&[("window", "400000000"), ("window-interval", "400000000")]).play();
@@ -568,7 +575,6 @@ fn silence_of_both_inputs_is_reported_and_windows_go_on() {
     assert_eq!(report.frames.len(), 17);
 }
 
-#[test]
 fn inputs_that_never_come_are_reported() {
     let both = sides(10);
     let rig = Rig::live(&[("window", "1000000000"), ("overload", "wait")]).play();
@@ -600,7 +606,6 @@ fn inputs_that_never_come_are_reported() {
     assert_eq!(report.frames.len(), 10);
 }
 
-#[test]
 fn a_second_live_run_is_like_the_first() {
     let both = sides(8);
     let rig = Rig::live(&[]).play();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
 //! Frames in device memory, DMABuf and page-locked memory: where it comes from, that it is read without a copy, and the error
-//! if it cannot be read. The ignored tests need the software device and count its calls: `gpu` starts them, one by one.
+//! if it cannot be read. The functions count the calls of the software device, each in a process of its own.
 
 use std::fs::File;
 use std::io::Write;
@@ -14,6 +14,41 @@ use gst_video::{VideoFormat, VideoFrameFlags, VideoFrameRef, VideoInfo, VideoMet
 use crate::common::clip::{Clip, clips};
 use crate::common::device::{DEVICE, FakeAllocator, number};
 use crate::common::{Bench, Input, Report, init, score};
+use crate::gpu::ON_GPU;
+use crate::process::{Case, Function, functions};
+
+/// Tests for every backend.
+pub const TESTS: &[Function] = functions![
+    the_processor_refuses_device_memory_with_what_to_insert,
+    contexts_are_stored_and_answered_but_never_made
+];
+
+/// Functions that run in processes of their own.
+pub const FUNCTIONS: &[Function] = functions![
+    hip_memory_is_read_in_place,
+    frames_in_device_memory_are_verified,
+    frames_as_pools_of_device_memory_have_them_are_not_copied,
+    one_side_can_be_in_device_memory,
+    what_leaves_can_come_from_device_memory,
+    pictures_in_device_memory_are_scaled,
+    memory_that_the_gpu_does_not_have_is_refused,
+    the_gpu_follows_the_input_unless_it_is_fixed,
+    a_context_says_which_gpu_to_use,
+    neighbours_and_the_application_are_asked_for_a_context,
+    dma_buffers_are_imported_once_each,
+    sources_and_decoders_write_into_page_locked_memory,
+    idle_memory_is_unlocked_while_the_gpu_is_open,
+    the_application_has_its_device_set_whatever_the_element_does,
+    pools_have_as_many_buffers_more_as_are_held_back,
+    memory_is_ordinary_beyond_the_limit_and_when_there_is_none,
+    memory_outlives_the_element_and_its_parts_share_it
+];
+
+/// Returns the functions with two devices of different kinds.
+pub fn cases() -> Vec<Case> {
+    let two = vec![("SWHIP_ARCH", "gfx1100,gfx90a:sramecc+:xnack-"), ON_GPU];
+    FUNCTIONS.iter().map(|(function, _)| ("two_kinds", *function, two.clone())).collect()
+}
 
 const HIP: &str = "memory:HIPMemory";
 
@@ -30,7 +65,6 @@ fn refusal(properties: &[(&str, &str)], reference: &Input, distorted: &Input) ->
     score(properties, reference, distorted).unwrap_err().text
 }
 
-#[test]
 fn the_processor_refuses_device_memory_with_what_to_insert() {
     let [reference, distorted] = sides(&clip("176x144_420_8bit"));
     for (feature, hint) in
@@ -74,7 +108,6 @@ fn context(kind: &str, device: u32) -> gst::Context {
     context
 }
 
-#[test]
 fn contexts_are_stored_and_answered_but_never_made() {
     let bench = Bench::new(&[]);
     let ask = |pad: &str, kind: &str| {
@@ -105,8 +138,6 @@ fn counted(reference: &Input, distorted: &Input, what: &[&str]) -> (Report, Vec<
     (report, counts)
 }
 
-#[test]
-#[ignore = "needs the software device"]
 fn hip_memory_is_read_in_place() {
     init();
     let allocator = FakeAllocator::new(c"HIPMemory");
@@ -152,8 +183,6 @@ fn hip_memory_is_read_in_place() {
 }
 
 /// For the audit, the CPU downloads the frames from the device.
-#[test]
-#[ignore = "needs the software device"]
 fn frames_in_device_memory_are_verified() {
     init();
     let allocator = FakeAllocator::new(c"HIPMemory");
@@ -209,8 +238,6 @@ pub fn with_pitch(input: &Input, before: usize, pitch: usize) -> Input {
     Input(input.0.iter().map(pad).collect())
 }
 
-#[test]
-#[ignore = "needs the software device"]
 fn frames_as_pools_of_device_memory_have_them_are_not_copied() {
     init();
     let allocator = FakeAllocator::new(c"HIPMemory");
@@ -228,8 +255,6 @@ fn frames_as_pools_of_device_memory_have_them_are_not_copied() {
     }
 }
 
-#[test]
-#[ignore = "needs the software device"]
 fn one_side_can_be_in_device_memory() {
     init();
     let allocator = FakeAllocator::new(c"HIPMemory");
@@ -242,8 +267,6 @@ fn one_side_can_be_in_device_memory() {
 }
 
 /// Distorted frames are passed on in device memory. A heat map needs a reference that the CPU can map.
-#[test]
-#[ignore = "needs the software device"]
 fn what_leaves_can_come_from_device_memory() {
     init();
     let allocator = FakeAllocator::new(c"HIPMemory");
@@ -259,8 +282,6 @@ fn what_leaves_can_come_from_device_memory() {
     }
 }
 
-#[test]
-#[ignore = "needs the software device"]
 fn pictures_in_device_memory_are_scaled() {
     init();
     let allocator = FakeAllocator::new(c"HIPMemory");
@@ -283,8 +304,6 @@ fn pictures_in_device_memory_are_scaled() {
     }
 }
 
-#[test]
-#[ignore = "needs the software device"]
 fn memory_that_the_gpu_does_not_have_is_refused() {
     init();
     let [reference, distorted] = sides(&clip("176x144_420_8bit"));
@@ -306,8 +325,6 @@ fn memory_that_the_gpu_does_not_have_is_refused() {
     refused(&cut, &["dist_sink", "smaller"]);
 }
 
-#[test]
-#[ignore = "needs the software device"]
 fn the_gpu_follows_the_input_unless_it_is_fixed() {
     init();
     let allocator = FakeAllocator::new(c"HIPMemory");
@@ -330,8 +347,6 @@ fn the_gpu_follows_the_input_unless_it_is_fixed() {
     assert!(text.contains("ref_sink") && text.contains("gfx90a"), "{text}");
 }
 
-#[test]
-#[ignore = "needs the software device"]
 fn a_context_says_which_gpu_to_use() {
     init();
     let on = |context: &gst::Context, id: &str| {
@@ -351,8 +366,6 @@ fn a_context_says_which_gpu_to_use() {
     assert_eq!(on(&context("gst.cuda.context", 1), "-1"), Some(0));
 }
 
-#[test]
-#[ignore = "needs the software device"]
 fn neighbours_and_the_application_are_asked_for_a_context() {
     init();
     let [reference, distorted] = sides(&clip("176x144_420_8bit"));
@@ -402,8 +415,6 @@ fn neighbours_and_the_application_are_asked_for_a_context() {
     assert_eq!(asked(&[("backend", "cpu")]), (None, vec![]));
 }
 
-#[test]
-#[ignore = "needs the software device"]
 fn dma_buffers_are_imported_once_each() {
     init();
     let allocator = gst_allocators::DmaBufAllocator::new();
@@ -515,8 +526,6 @@ pub fn play(backend: &str, source: &str, sink: &str) -> (Vec<f64>, [Vec<String>;
 const TEST_VIDEO: &str =
     "videotestsrc pattern=smpte num-buffers=12 ! video/x-raw,format=I420,width=176,height=144";
 
-#[test]
-#[ignore = "needs the software device"]
 fn sources_and_decoders_write_into_page_locked_memory() {
     let decoder = format!("{TEST_VIDEO} ! jpegenc ! jpegdec ! queue");
     for source in [TEST_VIDEO, &decoder] {
@@ -554,8 +563,6 @@ fn allocator(bench: &Bench) -> gst::Allocator {
     allocator.expect("an allocator").to_owned()
 }
 
-#[test]
-#[ignore = "needs the software device"]
 fn idle_memory_is_unlocked_while_the_gpu_is_open() {
     let bench = started();
     let allocator = allocator(&bench);
@@ -575,8 +582,6 @@ fn idle_memory_is_unlocked_while_the_gpu_is_open() {
 }
 
 /// The element changes the current device for its own kernels and memory, and restores the application's.
-#[test]
-#[ignore = "needs the software device"]
 fn the_application_has_its_device_set_whatever_the_element_does() {
     DEVICE.set_current(1);
     let bench = Bench::new(&[("device-id", "0")]);
@@ -594,8 +599,6 @@ fn the_application_has_its_device_set_whatever_the_element_does() {
     DEVICE.assert_empty();
 }
 
-#[test]
-#[ignore = "needs the software device"]
 fn pools_have_as_many_buffers_more_as_are_held_back() {
     let bench = started();
     // The frames that wait for scores, one for motion, and those in flight.
@@ -612,8 +615,6 @@ fn pools_have_as_many_buffers_more_as_are_held_back() {
     }
 }
 
-#[test]
-#[ignore = "needs the software device"]
 fn memory_is_ordinary_beyond_the_limit_and_when_there_is_none() {
     let bench = started();
     let allocator = allocator(&bench);
@@ -645,8 +646,6 @@ fn memory_is_ordinary_beyond_the_limit_and_when_there_is_none() {
     }
 }
 
-#[test]
-#[ignore = "needs the software device"]
 fn memory_outlives_the_element_and_its_parts_share_it() {
     let bench = started();
     let mut memory = allocator(&bench).alloc(4096, None).unwrap();

@@ -17,6 +17,26 @@ use gsthipvmaf::meta::ScoreMeta;
 use crate::common::clip::{Clip, Samples, clips};
 use crate::common::rig::Rig;
 use crate::common::{Bench, Input, Report, coarse, init, moving, score, sides};
+use crate::process::{Function, functions};
+
+/// Tests for every backend.
+pub const TESTS: &[Function] = functions![
+    a_cropped_frame_is_scored_on_its_part,
+    what_leaves_keeps_its_rectangle,
+    a_rectangle_may_change_while_the_video_plays,
+    pictures_of_other_sizes_are_refused_and_scaled_as_such,
+    a_heat_map_shows_the_part,
+    a_frozen_part_is_noticed,
+    what_is_not_honoured_is_refused,
+    metas_that_change_nothing_are_no_trouble,
+    upstream_is_offered_what_is_honoured,
+    features_that_are_not_read_are_neither_accepted_nor_offered,
+    what_comes_after_the_element_changes_no_score,
+    overlays_before_the_element_are_blended,
+    orientations_that_differ_are_refused,
+    an_orientation_may_change_while_the_video_plays,
+    a_crop_that_moves_on_one_side_only_is_seen_in_the_score
+];
 
 /// The column and row of the first luma sample, and the width and height.
 type Rect = (usize, usize, usize, usize);
@@ -81,7 +101,6 @@ fn values(report: &Report) -> Vec<[Named; 2]> {
     report.frames.iter().map(|frame| [frame.models.clone(), frame.features.clone()]).collect()
 }
 
-#[test]
 fn a_cropped_frame_is_scored_on_its_part() {
     const PSNR: [(&str, &str); 1] = [("psnr", "true")];
     for (name, format) in [
@@ -111,7 +130,6 @@ fn a_cropped_frame_is_scored_on_its_part() {
 }
 
 /// The reference is passed on unchanged.
-#[test]
 fn what_leaves_keeps_its_rectangle() {
     let clip = Clip { frames: 3, ..clip("176x144_420_8bit") };
     let rect = (16, 8, 96, 80);
@@ -131,7 +149,6 @@ fn what_leaves_keeps_its_rectangle() {
 }
 
 /// A crop rectangle may move. A new size begins a section, as new caps do.
-#[test]
 fn a_rectangle_may_change_while_the_video_plays() {
     let clip = Clip { frames: 8, ..clip("176x144_420_8bit") };
     let format = VideoFormat::I420;
@@ -156,7 +173,6 @@ fn a_rectangle_may_change_while_the_video_plays() {
 }
 
 /// The sizes of the cropped pictures count, not those of the caps.
-#[test]
 fn pictures_of_other_sizes_are_refused_and_scaled_as_such() {
     let clip = Clip { frames: 3, ..clip("176x144_420_8bit") };
     let whole = [false, true].map(|distorted| Input::planar(&clip, distorted));
@@ -181,7 +197,6 @@ fn planes(buffer: &gst::BufferRef, info: &VideoInfo) -> Vec<Vec<u8>> {
     (0..info.n_planes()).map(plane).collect()
 }
 
-#[test]
 fn a_heat_map_shows_the_part() {
     let clip = Clip { frames: 4, ..clip("176x144_420_8bit") };
     let rect = (17, 9, 96, 80);
@@ -205,7 +220,6 @@ fn a_heat_map_shows_the_part() {
 }
 
 /// Freeze detection sees only the part of the picture in the crop: it is frozen while the frame around it moves.
-#[test]
 fn a_frozen_part_is_noticed() {
     let moves = |t: usize, x: usize, y: usize| moving(t, x, y);
     let frozen = |t: usize, x: usize, y: usize| {
@@ -258,7 +272,6 @@ fn troubles(input: &Input) -> [(&'static str, Input, [&'static str; 2]); 3] {
     ]
 }
 
-#[test]
 fn what_is_not_honoured_is_refused() {
     let (reference, distorted) = sides(8);
     for (name, trouble, said) in troubles(&distorted) {
@@ -280,7 +293,6 @@ fn what_is_not_honoured_is_refused() {
     }
 }
 
-#[test]
 fn metas_that_change_nothing_are_no_trouble() {
     let (reference, distorted) = sides(4);
     let marked = distorted.changed(|_, buffer| {
@@ -298,7 +310,6 @@ fn offered(rig: &Rig, pad: &str) -> Vec<glib::Type> {
     query.allocation_metas().map(|(api, _)| api).collect()
 }
 
-#[test]
 fn upstream_is_offered_what_is_honoured() {
     let (reference, distorted) = sides(2);
     let (video, crop) = (VideoMeta::meta_api(), VideoCropMeta::meta_api());
@@ -334,7 +345,6 @@ fn upstream_is_offered_what_is_honoured() {
     }
 }
 
-#[test]
 fn features_that_are_not_read_are_neither_accepted_nor_offered() {
     let rig = Rig::offline(&[]).play();
     let caps = |features: &str| {
@@ -385,7 +395,6 @@ const SOURCE: &str =
     "videotestsrc num-buffers=6 pattern=ball ! video/x-raw,format=I420,width=320,height=180,framerate=25/1";
 
 /// Video sinks accept crop metas, so `videocrop` before the reference only adds one.
-#[test]
 fn what_comes_after_the_element_changes_no_score() {
     let scores = |sink: &str, side: &str| -> Vec<(f64, Option<f64>)> {
         let crop = "videocrop left=80 right=80 top=45 bottom=45";
@@ -405,7 +414,6 @@ fn what_comes_after_the_element_changes_no_score() {
 }
 
 /// `textoverlay` attaches overlays if the peer accepts them, and blends them otherwise.
-#[test]
 fn overlays_before_the_element_are_blended() {
     for sink in ["fakesink", "fakevideosink sync=false"] {
         let line = format!(
@@ -457,7 +465,6 @@ fn turned(orientations: [Option<&str>; 2], labels: &[&str]) -> (Result<Report, S
 }
 
 /// Pictures are compared as they are stored, which is right as long as both sides have the same orientation.
-#[test]
 fn orientations_that_differ_are_refused() {
     let upright = Some("rotate-0");
     let turn = Some("rotate-180");
@@ -484,7 +491,6 @@ fn orientations_that_differ_are_refused() {
 }
 
 /// A stream that was refused is scored again when its orientation matches.
-#[test]
 fn an_orientation_may_change_while_the_video_plays() {
     let (reference, distorted) = sides(12);
     let rig = Rig::offline(&[]).with_renditions(&["turned"]).play();
@@ -511,7 +517,6 @@ fn an_orientation_may_change_while_the_video_plays() {
 }
 
 /// The cropped part is compared. The frame is the same on both sides.
-#[test]
 fn a_crop_that_moves_on_one_side_only_is_seen_in_the_score() {
     let whole = Input::drawn_at((96, 80), 6, |t, x, y| coarse(moving(t, x, y)));
     let marked = |rect: Rect| cropped(&whole, Marks::Videocrop, move |_| rect);

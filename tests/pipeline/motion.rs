@@ -5,8 +5,17 @@
 
 use crate::common::rig::Rig;
 use crate::common::{FRAME, Input, score, sides};
+use crate::process::{Function, functions};
 use gst::ClockTime;
 use gsthipvmaf::meta::ScoreState;
+
+/// Tests for every backend.
+pub const TESTS: &[Function] = functions![
+    pairs_have_the_scores_of_the_whole_stream_whichever_frames_are_missing,
+    renditions_that_come_and_go_leave_all_scores_as_they_are,
+    pairs_beside_missing_reference_frames_count_nowhere,
+    frames_of_varying_distance_are_no_gap
+];
 
 const FRAMES: usize = 12;
 
@@ -18,7 +27,6 @@ fn of(scores: &[f64], frames: impl IntoIterator<Item = usize>) -> Vec<f64> {
     frames.into_iter().map(|frame| scores[frame]).collect()
 }
 
-#[test]
 fn pairs_have_the_scores_of_the_whole_stream_whichever_frames_are_missing() {
     let both = sides(FRAMES);
     let whole = whole(&both);
@@ -39,7 +47,6 @@ fn pairs_have_the_scores_of_the_whole_stream_whichever_frames_are_missing() {
 
 /// A frame that one rendition lacks does not change another's motion score, and a pad that is added while playing starts with
 /// the reference's motion at that time.
-#[test]
 fn renditions_that_come_and_go_leave_all_scores_as_they_are() {
     let both = sides(FRAMES);
     let whole = whole(&both);
@@ -65,7 +72,6 @@ fn renditions_that_come_and_go_leave_all_scores_as_they_are() {
 
 /// If the reference itself lacks frames, libvmaf compares the remaining ones. The pairs beside the gap are marked `discont` and
 /// are in no summary.
-#[test]
 fn pairs_beside_missing_reference_frames_count_nowhere() {
     let both = sides(FRAMES);
     let lost = (both.0.keep(|t| t != 5), both.1.keep(|t| t != 5));
@@ -93,7 +99,6 @@ fn pairs_beside_missing_reference_frames_count_nowhere() {
 }
 
 /// In files with a variable frame rate, a frame that lasts longer is no gap.
-#[test]
 fn frames_of_varying_distance_are_no_gap() {
     let both = sides(FRAMES);
     let times = [0, 40, 100, 110, 200, 210, 220, 300, 400, 420, 430, 900];

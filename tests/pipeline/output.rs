@@ -12,7 +12,26 @@ use crate::common::clip::Clip;
 use crate::common::rig::Rig;
 use crate::common::{Bench, FRAME, Input, coarse, moving, score, sides};
 
+use crate::process::{Function, functions};
 use ScoreState::{Late, Scored, Unpaired};
+
+/// Tests for every backend.
+pub const TESTS: &[Function] = functions![
+    like_pictures_are_only_dimmed_in_every_format,
+    damage_is_in_colour_where_it_is_and_in_its_own_frame,
+    a_heat_map_carries_what_its_frame_carries,
+    frames_that_are_not_compared_are_only_dimmed,
+    a_model_need_not_read_vif,
+    distorted_frames_leave_in_the_reference_s_time_with_their_scores,
+    the_last_distorted_frame_stands_in_for_a_lost_one,
+    the_first_of_several_is_shown,
+    without_meta_a_heat_map_takes_one_frame,
+    a_heat_map_leaves_at_its_deadline_whatever_is_known,
+    new_caps_change_the_heat_map,
+    downstream_decides_the_format_of_what_it_gets,
+    a_run_with_another_output_follows,
+    the_frames_that_were_compared_go_along_where_they_are_wanted
+];
 
 const HEATMAP: (&str, &str) = ("output", "heatmap");
 const DISTORTED: (&str, &str) = ("output", "distorted");
@@ -66,7 +85,6 @@ fn is_dimmed(buffer: &gst::BufferRef, reference: &gst::Sample) -> bool {
     planes.iter().flatten().zip(expected.iter().flatten()).all(|(a, b)| a.abs_diff(*b) <= rounding)
 }
 
-#[test]
 fn like_pictures_are_only_dimmed_in_every_format() {
     use VideoFormat::*;
     for (depth, chroma, formats) in [
@@ -113,7 +131,6 @@ fn textured(damaged: impl Fn(usize) -> bool) -> Input {
 
 const RECTANGLE: [std::ops::Range<usize>; 2] = [64..112, 64..96];
 
-#[test]
 fn damage_is_in_colour_where_it_is_and_in_its_own_frame() {
     crate::common::init();
     let reference = textured(|_| false);
@@ -148,7 +165,6 @@ fn damage_is_in_colour_where_it_is_and_in_its_own_frame() {
 }
 
 /// Scores, timestamps and all other metadata stay with their frame.
-#[test]
 fn a_heat_map_carries_what_its_frame_carries() {
     let (reference, distorted) = sides(5);
     let reference = reference.changed(|t, buffer| {
@@ -170,7 +186,6 @@ fn a_heat_map_carries_what_its_frame_carries() {
     }
 }
 
-#[test]
 fn frames_that_are_not_compared_are_only_dimmed() {
     let (reference, distorted) = sides(6);
     let report = score(&[HEATMAP], &reference, &distorted.keep(|t| t != 2)).unwrap();
@@ -185,7 +200,6 @@ fn frames_that_are_not_compared_are_only_dimmed() {
 }
 
 /// If no model needs VIF, it is computed for the map alone, and the model's score does not change.
-#[test]
 fn a_model_need_not_read_vif() {
     let clip = Clip::banded(240, 216, 8, "420", 2);
     let [reference, distorted] = [false, true].map(|distorted| Input::planar(&clip, distorted));
@@ -196,7 +210,6 @@ fn a_model_need_not_read_vif() {
     assert!(!is_dimmed(&report.buffers[0], &reference.0[0]));
 }
 
-#[test]
 fn distorted_frames_leave_in_the_reference_s_time_with_their_scores() {
     let clip = Clip::banded(96, 64, 8, "420", 5);
     let reference = Input::new(&clip, false, VideoFormat::I420);
@@ -218,7 +231,6 @@ fn distorted_frames_leave_in_the_reference_s_time_with_their_scores() {
     assert_eq!(VideoInfo::from_caps(&caps[0].1).unwrap().format(), VideoFormat::Nv12);
 }
 
-#[test]
 fn the_last_distorted_frame_stands_in_for_a_lost_one() {
     let (reference, distorted) = sides(5);
     let report = score(&[DISTORTED], &reference, &distorted.keep(|t| t != 0 && t != 3)).unwrap();
@@ -236,7 +248,6 @@ fn the_last_distorted_frame_stands_in_for_a_lost_one() {
 }
 
 /// With several distorted streams, the output is that of `dist_sink`.
-#[test]
 fn the_first_of_several_is_shown() {
     let (reference, distorted) = sides(4);
     for output in [HEATMAP, DISTORTED] {
@@ -252,7 +263,6 @@ fn the_first_of_several_is_shown() {
 }
 
 /// Without score metadata, a heat map needs no next frame, so the latency is one frame.
-#[test]
 fn without_meta_a_heat_map_takes_one_frame() {
     let (reference, distorted) = sides(2);
     let rig = Rig::live(&[HEATMAP, ("attach-meta", "false")]).play();
@@ -263,7 +273,6 @@ fn without_meta_a_heat_map_takes_one_frame() {
     assert_eq!(rig.latency(), FRAME);
 }
 
-#[test]
 fn a_heat_map_leaves_at_its_deadline_whatever_is_known() {
     let (reference, distorted) = sides(2);
     let rig = Rig::live(&[HEATMAP]).play();
@@ -280,7 +289,6 @@ fn a_heat_map_leaves_at_its_deadline_whatever_is_known() {
     assert!(is_dimmed(&report.buffers[1], &reference.0[1]));
 }
 
-#[test]
 fn new_caps_change_the_heat_map() {
     let (small, damaged) = sides(3);
     let clip = Clip::banded(97, 71, 10, "422", 2);
@@ -293,7 +301,6 @@ fn new_caps_change_the_heat_map() {
 }
 
 /// Converters before the pad whose frames leave learn which caps downstream accepts.
-#[test]
 fn downstream_decides_the_format_of_what_it_gets() {
     for (output, asked) in [("heatmap", "ref_sink"), ("distorted", "dist_sink")] {
         let rig = Rig::offline(&[("output", output)]);
@@ -312,7 +319,6 @@ fn downstream_decides_the_format_of_what_it_gets() {
     }
 }
 
-#[test]
 fn a_run_with_another_output_follows() {
     let (reference, distorted) = sides(3);
     let bench = Bench::new(&[]);
@@ -331,7 +337,6 @@ fn a_run_with_another_output_follows() {
     }
 }
 
-#[test]
 fn the_frames_that_were_compared_go_along_where_they_are_wanted() {
     let (reference, distorted) = sides(8);
     let distorted = distorted.keep(|t| t != 3);

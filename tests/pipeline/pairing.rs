@@ -4,8 +4,21 @@
 
 use crate::common::rig::Rig;
 use crate::common::{FRAME, Input, Report, score, sides};
+use crate::process::{Function, functions};
 use gst::ClockTime;
 use gsthipvmaf::event::Event;
+
+/// Tests for every backend.
+pub const TESTS: &[Function] = functions![
+    a_lost_frame_shifts_no_pairs_at_any_rate,
+    jitter_and_losses_pair_no_others,
+    a_file_that_was_slow_once_pairs_no_others,
+    lost_frames_shift_no_pairs_at_any_playback_rate,
+    wild_timestamps_cost_themselves,
+    numbers_begin_anew_with_each_segment_of_either_side,
+    slow_streams_of_no_announced_rate_do_not_drop_out,
+    a_frame_far_ahead_of_the_clock_holds_nothing_up
+];
 
 const FRAMES: usize = 12;
 
@@ -30,7 +43,6 @@ fn assert_partners(report: &Report, lost: &[u64], distance: u64) {
 }
 
 /// RTP and WebRTC announce no rate, and decoders announce wrong ones.
-#[test]
 fn a_lost_frame_shifts_no_pairs_at_any_rate() {
     let both = sides(FRAMES);
     let announced: [Option<i32>; 3] = [None, Some(25), Some(100)];
@@ -76,7 +88,6 @@ fn assert_jittering_partners(report: &Report, lost: usize) {
     assert_eq!(report.frames.len(), FRAMES - 1, "without {lost}");
 }
 
-#[test]
 fn jitter_and_losses_pair_no_others() {
     let (reference, distorted) = jittering();
     for lost in 1..FRAMES - 1 {
@@ -86,7 +97,6 @@ fn jitter_and_losses_pair_no_others() {
 }
 
 /// The first pair is decided without the next distorted frame, which arrives late.
-#[test]
 fn a_file_that_was_slow_once_pairs_no_others() {
     let (reference, distorted) = jittering();
     for lost in [5, 8] {
@@ -103,7 +113,6 @@ fn a_file_that_was_slow_once_pairs_no_others() {
 }
 
 /// If video is played faster, slower or backwards, the distance of frames differs from their duration.
-#[test]
 fn lost_frames_shift_no_pairs_at_any_playback_rate() {
     let both = sides(FRAMES);
     for rate in [2.0f64, 8.0, 0.5, -1.0, -2.0] {
@@ -132,7 +141,6 @@ fn lost_frames_shift_no_pairs_at_any_playback_rate() {
 }
 
 /// A frame with a wrong timestamp is lost, but not the frames after it.
-#[test]
 fn wild_timestamps_cost_themselves() {
     let both = sides(FRAMES);
     for wild in [ClockTime::MAX - ms(10), ClockTime::from_seconds(7200)] {
@@ -159,7 +167,6 @@ fn wild_timestamps_cost_themselves() {
 }
 
 /// New segments on both sides, as of concat, begin a section; updates of a segment do not.
-#[test]
 fn numbers_begin_anew_with_each_segment_of_either_side() {
     let both = sides(FRAMES);
     for updates in [false, true] {
@@ -186,7 +193,6 @@ fn numbers_begin_anew_with_each_segment_of_either_side() {
 }
 
 /// Slow streams, such as shared screens, may pause without a dropout.
-#[test]
 fn slow_streams_of_no_announced_rate_do_not_drop_out() {
     let both = sides(FRAMES);
     for varies in [false, true] {
@@ -213,7 +219,6 @@ fn slow_streams_of_no_announced_rate_do_not_drop_out() {
 }
 
 /// In live pipelines, a frame far in the future on one side does not block the others.
-#[test]
 fn a_frame_far_ahead_of_the_clock_holds_nothing_up() {
     let both = sides(FRAMES);
     // The stream ends after the last frame.

@@ -9,6 +9,11 @@ use serde_json::Value;
 
 use crate::common::clip::{Clip, clips};
 use crate::common::score_clip;
+use crate::process::{Function, functions};
+
+/// Tests in this process.
+pub const TESTS: &[Function] =
+    functions![a_released_libvmaf_prints_the_same_numbers, a_released_libvmaf_prints_the_same_v1_scores];
 
 /// Scores a clip with both. The models are separated by semicolons.
 #[track_caller]
@@ -55,7 +60,6 @@ fn compare(clip: &Clip, models: &str, features: &str) {
     }
 }
 
-#[test]
 fn a_released_libvmaf_prints_the_same_numbers() {
     let models = "vmaf_v0.6.1;vmaf_v0.6.1neg;vmaf_4k_v0.6.1;vmaf_4k_v0.6.1neg";
     for name in ["176x144_420_8bit", "176x144_420_10bit", "96x64_420_12bit"] {
@@ -69,7 +73,6 @@ fn a_released_libvmaf_prints_the_same_numbers() {
 }
 
 /// Banded clips, each with a size, depth and chroma format, at widths at which libvmaf's vector code is right.
-#[test]
 fn a_released_libvmaf_prints_the_same_v1_scores() {
     let models: Vec<String> = ["3d0h", "5d0h", "1d5h_2160", "3d0h_2160"]
         .iter()

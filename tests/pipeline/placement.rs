@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! The choice among several GPUs without `device-id`. The ignored tests need two equal software devices, in a process of their
-//! own, because the elements of other tests would count.
+//! The choice among several GPUs without `device-id`. Each function has two software devices in a process of
+//! its own, because the elements of other tests would count.
 
 use std::sync::{Arc, Barrier};
 
@@ -10,41 +10,35 @@ use gst::prelude::*;
 use crate::common::clip::clips;
 use crate::common::device::{DEVICE, FakeAllocator, number};
 use crate::common::{Bench, Input, init, sides};
-use crate::gpu::{assert_passes, run};
+use crate::gpu::ON_GPU;
+use crate::process::{Case, Function, functions};
 
-/// Runs one of the tests below in a process of its own.
-#[track_caller]
-fn holds(test: &str, further: &[(&str, &str)]) {
-    let two = [("SWHIP_ARCH", "gfx1100,gfx1100"), ("HIPVMAF_TEST_BACKEND", "hip")];
-    let test = format!("placement::{test}");
-    assert_passes(&run(&["--exact", &test, "--ignored"], &[&two, further].concat()));
-}
+/// Functions that run in processes of their own.
+pub const FUNCTIONS: &[Function] = functions![
+    elements_are_spread_over_gpus,
+    a_discrete_gpu_is_preferred,
+    elements_that_start_at_once_do_not_meet,
+    memory_that_others_have_taken_counts_among_equals,
+    video_in_the_memory_of_a_gpu_is_scored_there,
+    a_gpu_that_was_lost_is_left_alone
+];
 
-#[test]
-fn elements_are_spread_over_gpus() {
-    holds("spread", &[]);
-    // An integrated GPU is chosen only if there is no discrete one.
-    holds("together", &[("SWHIP_UNITS", "8,8i")]);
-}
-
-#[test]
-fn elements_that_start_at_once_do_not_meet() {
-    holds("at_once", &[]);
-}
-
-#[test]
-fn memory_that_others_have_taken_counts_among_equals() {
-    holds("taken", &[]);
-}
-
-#[test]
-fn video_in_the_memory_of_a_gpu_is_scored_there() {
-    holds("followed", &[]);
-}
-
-#[test]
-fn a_gpu_that_was_lost_is_left_alone() {
-    holds("lost", &[]);
+/// Returns the functions with two equal devices, unless one is integrated.
+pub fn cases() -> Vec<Case> {
+    let two = ("SWHIP_ARCH", "gfx1100,gfx1100");
+    vec![
+        ("two_devices", "placement::elements_are_spread_over_gpus", vec![two, ON_GPU]),
+        // An integrated GPU is chosen only if there is no discrete one.
+        (
+            "beside_an_integrated_gpu",
+            "placement::a_discrete_gpu_is_preferred",
+            vec![two, ON_GPU, ("SWHIP_UNITS", "8,8i")],
+        ),
+        ("two_devices", "placement::elements_that_start_at_once_do_not_meet", vec![two, ON_GPU]),
+        ("two_devices", "placement::memory_that_others_have_taken_counts_among_equals", vec![two, ON_GPU]),
+        ("two_devices", "placement::video_in_the_memory_of_a_gpu_is_scored_there", vec![two, ON_GPU]),
+        ("two_devices", "placement::a_gpu_that_was_lost_is_left_alone", vec![two, ON_GPU]),
+    ]
 }
 
 /// Returns an element that is ready to score, and the number of its GPU.
@@ -59,9 +53,7 @@ fn stop(bench: &Bench, state: gst::State) {
     bench.pipeline.set_state(state).unwrap();
 }
 
-#[test]
-#[ignore = "needs two software devices"]
-fn spread() {
+fn elements_are_spread_over_gpus() {
     let first = started(&[]);
     let second = started(&[]);
     assert_eq!((first.1, second.1), (0, 1));
@@ -78,16 +70,12 @@ fn spread() {
     assert_eq!([(); 2].map(|()| started(&[])).map(|(bench, device)| (drop(bench), device).1), [1, 1]);
 }
 
-#[test]
-#[ignore = "needs two software devices"]
-fn together() {
+fn a_discrete_gpu_is_preferred() {
     let all = [(); 3].map(|()| started(&[]));
     assert_eq!(all.each_ref().map(|(_, device)| *device), [0, 0, 0]);
 }
 
-#[test]
-#[ignore = "needs two software devices"]
-fn at_once() {
+fn elements_that_start_at_once_do_not_meet() {
     init();
     for _ in 0..5 {
         let gate = Arc::new(Barrier::new(4));
@@ -111,9 +99,7 @@ fn at_once() {
     }
 }
 
-#[test]
-#[ignore = "needs two software devices"]
-fn taken() {
+fn memory_that_others_have_taken_counts_among_equals() {
     init();
     let allocator = FakeAllocator::new(c"HIPMemory");
     let others = allocator.memory(0, &vec![0; 300 << 20]);
@@ -130,9 +116,7 @@ fn taken() {
     drop(little);
 }
 
-#[test]
-#[ignore = "needs two software devices"]
-fn followed() {
+fn video_in_the_memory_of_a_gpu_is_scored_there() {
     let allocator = FakeAllocator::new(c"HIPMemory");
     let clip = clips().into_iter().find(|clip| clip.name == "176x144_420_8bit").unwrap();
     let [reference, distorted] = [false, true].map(|distorted| Input::planar(&clip, distorted));
@@ -154,9 +138,7 @@ fn followed() {
     assert_eq!(others.each_ref().map(|(_, device)| *device), [0, 0]);
 }
 
-#[test]
-#[ignore = "needs two software devices"]
-fn lost() {
+fn a_gpu_that_was_lost_is_left_alone() {
     let both = sides(4);
     let bench = Bench::new(&[]);
     DEVICE.fail("async:700@1");

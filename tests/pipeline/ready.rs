@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! Once the pipeline is PAUSED, the GPU has only frames to score and nothing to set up. The ignored tests count the calls of
-//! the software device, in a process of their own.
+//! Once the pipeline is PAUSED, the GPU has only frames to score and nothing to set up. The functions count the calls of
+//! the software device, each in a process of its own.
 
 use gst::prelude::*;
 use gst_video::VideoFormat;
@@ -9,7 +9,12 @@ use gst_video::VideoInfo;
 
 use crate::common::device::{DEVICE, FakeAllocator};
 use crate::common::{Bench, FRAME, Input, coarse, init, moving, sides};
-use crate::gpu::{RDNA, assert_passes, run};
+use crate::gpu::{ON_GPU, RDNA};
+use crate::process::{Case, Function, functions};
+
+/// Functions that run in processes of their own.
+pub const FUNCTIONS: &[Function] =
+    functions![one_stream, some_frames_only, several_renditions, frames_in_its_memory];
 
 /// Calls that take memory or time, for which a frame would have to wait.
 const CALLS: [&str; 9] = [
@@ -24,18 +29,8 @@ const CALLS: [&str; 9] = [
     "hipImportExternalMemory",
 ];
 
-#[track_caller]
-fn holds(test: &str) {
-    let test = format!("ready::{test}");
-    assert_passes(&run(&["--exact", &test, "--ignored"], &[RDNA, ("HIPVMAF_TEST_BACKEND", "hip")]));
-}
-
-#[test]
-fn nothing_is_set_up_after_paused() {
-    holds("one_stream");
-    holds("some_frames_only");
-    holds("several_renditions");
-    holds("frames_in_its_memory");
+pub fn cases() -> Vec<Case> {
+    FUNCTIONS.iter().map(|(function, _)| ("rdna", *function, vec![RDNA, ON_GPU])).collect()
 }
 
 const FRAMES: usize = 40;
@@ -103,21 +98,15 @@ fn assert_ready(settings: &str, inputs: &[Input]) {
     assert!(left.is_empty(), "{settings}: {left:?}");
 }
 
-#[test]
-#[ignore = "needs the software device"]
 fn one_stream() {
     assert_ready("max-in-flight=16", &<[Input; 2]>::from(sides(FRAMES)));
 }
 
-#[test]
-#[ignore = "needs the software device"]
 fn some_frames_only() {
     assert_ready("max-in-flight=16 subsample=3", &<[Input; 2]>::from(sides(FRAMES)));
 }
 
 /// One rendition is scaled and lacks frames, so some groups have one pair.
-#[test]
-#[ignore = "needs the software device"]
 fn several_renditions() {
     let smaller = Input::drawn_at((32, 24), FRAMES, |t, x, y| coarse(moving(t, 2 * x, 2 * y)));
     let (reference, distorted) = sides(FRAMES);
@@ -128,8 +117,6 @@ fn several_renditions() {
     assert_ready("max-in-flight=16 scale-method=bilinear subsample=2", &inputs);
 }
 
-#[test]
-#[ignore = "needs the software device"]
 fn frames_in_its_memory() {
     let allocator = FakeAllocator::new(c"HIPMemory");
     let moved = |input: &Input| allocator.input(0, "memory:HIPMemory", input);

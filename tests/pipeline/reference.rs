@@ -10,6 +10,15 @@ use gst::{Structure, StructureRef};
 use gsthipvmaf::{event, message};
 
 use crate::common::{Bench, FRAME, Input, coarse, entries, init, moving, score, sides};
+use crate::process::{Function, functions};
+
+/// Tests for every backend.
+pub const TESTS: &[Function] = functions![
+    all_properties_are_listed_with_their_defaults,
+    all_events_and_states_are_listed,
+    all_fields_are_listed_with_their_types,
+    times_that_are_not_there_are_left_out
+];
 
 /// The rows of the tables of a section: what stands in backticks in the first cell, with the second cell, or those
 /// of several messages one after the other.
@@ -123,7 +132,6 @@ fn plain(cell: &str) -> String {
     }
 }
 
-#[test]
 fn all_properties_are_listed_with_their_defaults() {
     init();
     let element = gst::ElementFactory::make("hipvmaf").build().unwrap();
@@ -131,7 +139,6 @@ fn all_properties_are_listed_with_their_defaults() {
     assert_properties("Properties of distorted pads", &element.static_pad("dist_sink").unwrap());
 }
 
-#[test]
 fn all_events_and_states_are_listed() {
     let assert_all = |section: &str, field: &str, names: &[&str]| {
         let listed = &rows(section)[field];
@@ -147,7 +154,6 @@ fn all_events_and_states_are_listed() {
     assert_all("Metadata", "state", &message::ScoreState::ALL.iter().map(name).collect::<Vec<_>>());
 }
 
-#[test]
 fn all_fields_are_listed_with_their_types() {
     let properties = [
         ("model-filename", "vmaf_b_v0.6.3"),
@@ -200,7 +206,6 @@ fn all_fields_are_listed_with_their_types() {
 }
 
 /// A field that has no time is missing from the message, and is not the number of `GST_CLOCK_TIME_NONE`.
-#[test]
 fn times_that_are_not_there_are_left_out() {
     let both = sides(20);
     let report =

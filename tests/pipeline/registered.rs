@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MPL-2.0
 
 //! Page-locked registration: ordinary memory that upstream uses again is page-locked once and for as long as it lives, and
-//! the scores are the same as with copies. The ignored tests need the software device, which counts locks, copies from
-//! locked memory, and unlocks that are too early or too late. The others start them.
+//! the scores are the same as with copies. The software device counts locks, copies from locked memory, and unlocks that
+//! are too early or too late, for each function in a process of its own.
 
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -15,8 +15,9 @@ use crate::common::clip::{Clip, clips};
 use crate::common::device::DEVICE;
 use crate::common::rig::Rig;
 use crate::common::{FRAME, Input, Report, init, score, until};
-use crate::gpu::{RDNA, assert_passes, run};
+use crate::gpu::{ON_GPU, RDNA};
 use crate::memory::{play, with_pitch};
+use crate::process::{Case, Function, functions};
 
 /// The number of memories in turn on each pad.
 const MEMORIES: usize = 4;
@@ -31,39 +32,29 @@ const ENOUGH: (&str, &str) = ("HIPVMAF_REGISTER_MAX", "1000000000");
 const DEVICES: [(&str, &str); 5] = [
     ENOUGH,
     ("SWHIP_ARCH", "gfx1100,gfx90a:sramecc+:xnack-"),
-    ("HIPVMAF_TEST_BACKEND", "hip"),
+    ON_GPU,
     ("SWHIP_SEED", "2"),
     ("SWHIP_DELAY_US", "100"),
 ];
 
-#[test]
-fn memory_that_comes_again_is_page_locked() {
-    assert_passes(&run(&["--ignored", "--test-threads=1", "registered::again::"], &DEVICES));
-}
-
-/// Locking needs Linux 5.9, which machines with these tests have.
-#[test]
-fn that_is_the_default() {
-    let test = ["--exact", "--ignored", "registered::again::frames_are_read_where_they_lie"];
-    assert_passes(&run(&test, &DEVICES[1..]));
-}
-
-/// Each test runs in a process of its own, because refusals are remembered.
-#[test]
-fn memory_that_cannot_be_locked_is_copied() {
-    let alone = |test: &str, environment: &[(&str, &str)]| {
-        let test = format!("registered::alone::{test}");
-        let environment = [&[RDNA, ("HIPVMAF_TEST_BACKEND", "hip")], environment].concat();
-        assert_passes(&run(&["--exact", &test, "--ignored"], &environment));
-    };
-    alone("some_are_refused", &[ENOUGH]);
-    alone("all_are_refused", &[ENOUGH]);
-    alone("the_application_has_locked_it", &[ENOUGH]);
-    alone("the_device_is_lost", &[ENOUGH]);
-    alone("there_is_a_limit", &[("HIPVMAF_REGISTER_MAX", "80000")]);
-    for none in ["0", "", "1GB"] {
-        alone("it_is_not_allowed", &[("HIPVMAF_REGISTER_MAX", none)]);
-    }
+pub fn cases() -> Vec<Case> {
+    let again = again::FUNCTIONS.iter().map(|(function, _)| ("two_kinds", *function, DEVICES.to_vec()));
+    let alone = |device, function, limit| (device, function, vec![RDNA, ON_GPU, limit]);
+    let limited = |limit| ("HIPVMAF_REGISTER_MAX", limit);
+    let others = [
+        // Locking needs Linux 5.9, which machines with these tests have.
+        ("by_default", "registered::again::frames_are_read_where_they_lie", DEVICES[1..].to_vec()),
+        // Refusals are remembered, so each of these has a process of its own.
+        alone("rdna", "registered::alone::some_are_refused", ENOUGH),
+        alone("rdna", "registered::alone::all_are_refused", ENOUGH),
+        alone("rdna", "registered::alone::the_application_has_locked_it", ENOUGH),
+        alone("rdna", "registered::alone::the_device_is_lost", ENOUGH),
+        alone("rdna", "registered::alone::there_is_a_limit", limited("80000")),
+        alone("limit_of_nothing", "registered::alone::it_is_not_allowed", limited("0")),
+        alone("empty_limit", "registered::alone::it_is_not_allowed", limited("")),
+        alone("limit_that_is_no_number", "registered::alone::it_is_not_allowed", limited("1GB")),
+    ];
+    again.chain(others).collect()
 }
 
 fn clip(name: &str) -> Clip {
@@ -139,11 +130,25 @@ fn assert_unlocked() {
     DEVICE.assert_empty();
 }
 
-mod again {
+pub mod again {
     use super::*;
 
-    #[test]
-    #[ignore = "needs the software device"]
+    /// Functions that run in processes of their own.
+    pub const FUNCTIONS: &[Function] = functions![
+        frames_are_read_where_they_lie,
+        memory_that_is_new_for_each_frame_is_left_alone,
+        a_source_with_a_pool_has_it_locked,
+        an_element_that_is_started_again_finds_it_locked,
+        elements_on_several_gpus_share_what_is_locked,
+        it_is_unlocked_before_it_is_freed,
+        parts_of_a_memory_are_locked_with_it,
+        rows_may_be_any_bytes_apart,
+        it_is_kept_until_the_gpu_is_done,
+        a_pool_may_take_the_place_of_another,
+        renditions_may_come_and_go,
+        the_size_may_change
+    ];
+
     fn frames_are_read_where_they_lie() {
         for (name, format) in [
             ("176x144_420_8bit", VideoFormat::I420),
@@ -169,8 +174,6 @@ mod again {
         }
     }
 
-    #[test]
-    #[ignore = "needs the software device"]
     fn memory_that_is_new_for_each_frame_is_left_alone() {
         let inputs = both(&small());
         assert_eq!(plays(&inputs.each_ref().map(anew)).locks, 0);
@@ -180,8 +183,6 @@ mod again {
         assert_eq!(counted(|| (0..6).for_each(|_| drop(play()))).1.locks, 0);
     }
 
-    #[test]
-    #[ignore = "needs the software device"]
     fn a_source_with_a_pool_has_it_locked() {
         init();
         // The allocation query gets no answer, so the source uses system memory.
@@ -194,8 +195,6 @@ mod again {
         assert_eq!((scores.len(), scores), (50, play("cpu", source, "fakesink").0));
     }
 
-    #[test]
-    #[ignore = "needs the software device"]
     fn an_element_that_is_started_again_finds_it_locked() {
         let inputs = both(&small());
         let [first, second] = [(); 2].map(|()| plays(&inputs));
@@ -208,8 +207,6 @@ mod again {
         assert_unlocked();
     }
 
-    #[test]
-    #[ignore = "needs the software device"]
     fn elements_on_several_gpus_share_what_is_locked() {
         let inputs = both(&small());
         let expected = score(&[("backend", "cpu"), PROPERTIES[0]], &inputs[0], &inputs[1]).unwrap();
@@ -258,8 +255,6 @@ mod again {
         }
     }
 
-    #[test]
-    #[ignore = "needs the software device"]
     fn it_is_unlocked_before_it_is_freed() {
         let frames = small().map(|input| moved(&input.keep(|t| t < MEMORIES), mapped));
         let inputs = both(&frames);
@@ -283,8 +278,6 @@ mod again {
         moved(input, |_| parts.next().unwrap())
     }
 
-    #[test]
-    #[ignore = "needs the software device"]
     fn parts_of_a_memory_are_locked_with_it() {
         for offset in [0, 77] {
             let frames = small().map(|input| in_blocks(&input.keep(|t| t < MEMORIES), 2, offset));
@@ -302,8 +295,6 @@ mod again {
         assert_eq!(plays(&both(&frames)).locks, 0);
     }
 
-    #[test]
-    #[ignore = "needs the software device"]
     fn rows_may_be_any_bytes_apart() {
         // AMD's runtime copies rows one by one if their pitch is no multiple of 4 bytes.
         for (pitch, at_once) in [(212, true), (211, false)] {
@@ -366,8 +357,6 @@ mod again {
         until(|| gone.load(Ordering::Acquire));
     }
 
-    #[test]
-    #[ignore = "needs the software device"]
     fn it_is_kept_until_the_gpu_is_done() {
         // The test keeps no reference to them.
         let inputs = || both(&small());
@@ -411,8 +400,6 @@ mod again {
     }
 
     /// The memory of each pool is unlocked once the element holds no frame of it.
-    #[test]
-    #[ignore = "needs the software device"]
     fn a_pool_may_take_the_place_of_another() {
         const POOLS: usize = 3;
         let whole = small().map(|input| rounds(&input, POOLS * ROUNDS));
@@ -484,8 +471,6 @@ mod again {
         rig.finish().unwrap()
     }
 
-    #[test]
-    #[ignore = "needs the software device"]
     fn renditions_may_come_and_go() {
         const OTHERS: usize = 2;
         let inputs = small().map(|input| rounds(&input, (OTHERS + 1) * ROUNDS));
@@ -503,8 +488,6 @@ mod again {
         assert_unlocked();
     }
 
-    #[test]
-    #[ignore = "needs the software device"]
     fn the_size_may_change() {
         let other = [false, true].map(|distorted| Input::planar(&clip("97x71_420_8bit"), distorted));
         let (first, second) = (both(&small()), both(&other));
@@ -516,11 +499,19 @@ mod again {
     }
 }
 
-mod alone {
+pub mod alone {
     use super::*;
 
-    #[test]
-    #[ignore = "started by another, on a device that it describes"]
+    /// Functions that run in processes of their own.
+    pub const FUNCTIONS: &[Function] = functions![
+        some_are_refused,
+        all_are_refused,
+        the_application_has_locked_it,
+        the_device_is_lost,
+        there_is_a_limit,
+        it_is_not_allowed
+    ];
+
     fn some_are_refused() {
         init();
         let inputs = both(&small());
@@ -533,8 +524,6 @@ mod alone {
         assert_unlocked();
     }
 
-    #[test]
-    #[ignore = "started by another, on a device that it describes"]
     fn all_are_refused() {
         init();
         DEVICE.fail("hipHostRegister:1@1+");
@@ -550,8 +539,6 @@ mod alone {
         assert_unlocked();
     }
 
-    #[test]
-    #[ignore = "started by another, on a device that it describes"]
     fn the_application_has_locked_it() {
         let inputs = both(&small());
         let theirs = inputs[0].0[0].buffer_owned().unwrap();
@@ -565,8 +552,6 @@ mod alone {
         assert_unlocked();
     }
 
-    #[test]
-    #[ignore = "started by another, on a device that it describes"]
     fn the_device_is_lost() {
         let inputs = both(&small());
         assert_eq!(plays(&inputs).locks, 2 * MEMORIES as i64);
@@ -576,8 +561,6 @@ mod alone {
         assert_eq!(DEVICE.live("registered"), 0);
     }
 
-    #[test]
-    #[ignore = "started by another, on a device that it describes"]
     fn there_is_a_limit() {
         init();
         for _ in 0..2 {
@@ -590,8 +573,6 @@ mod alone {
         }
     }
 
-    #[test]
-    #[ignore = "started by another, on a device that it describes"]
     fn it_is_not_allowed() {
         assert_eq!(plays(&both(&small())).locks, 0);
         assert_unlocked();

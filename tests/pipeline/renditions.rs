@@ -6,9 +6,28 @@ use std::fs;
 
 use crate::common::rig::Rig;
 use crate::common::{FRAME, Input, Report, coarse, moving, score, scores_within, sides};
+use crate::process::{Function, functions};
 use gst::prelude::*;
 use gsthipvmaf::event::{Event, EventState};
 use gsthipvmaf::meta::ScoreState;
+
+/// Tests for every backend.
+pub const TESTS: &[Function] = functions![
+    each_is_scored_as_if_it_were_alone,
+    messages_and_metas_say_which_is_meant,
+    statistics_are_those_of_the_pad,
+    each_has_a_results_file,
+    a_loss_in_one_is_none_in_the_others,
+    a_disabled_stream_is_not_scored_and_may_end,
+    a_stream_may_be_switched_off_and_on,
+    each_has_its_own_offset,
+    streams_may_join_and_leave_while_playing,
+    a_dead_stream_does_not_hold_up_the_others,
+    a_slow_stream_does_not_hold_up_the_others,
+    a_dead_stream_does_not_cost_the_others_their_metas,
+    pads_are_children_of_the_element,
+    released_pads_and_those_of_an_element_that_is_gone_are_freed
+];
 
 const FRAMES: usize = 10;
 const PADS: [&str; 3] = ["dist_sink", "dist_0", "dist_1"];
@@ -33,7 +52,6 @@ fn run(rig: &Rig, reference: &Input, renditions: &[Input; 3]) -> Report {
     rig.run(&[("ref_sink", reference), (PADS[0], a), (PADS[1], b), (PADS[2], c)]).unwrap()
 }
 
-#[test]
 fn each_is_scored_as_if_it_were_alone() {
     let (reference, renditions) = ladder();
     for properties in [vec![], vec![("psnr", "true"), ("subsample", "3")], vec![("threads", "2")]] {
@@ -54,7 +72,6 @@ fn each_is_scored_as_if_it_were_alone() {
     }
 }
 
-#[test]
 fn messages_and_metas_say_which_is_meant() {
     let (reference, renditions) = ladder();
     let report = run(&rig(&[]), &reference, &renditions);
@@ -77,7 +94,6 @@ fn messages_and_metas_say_which_is_meant() {
     }
 }
 
-#[test]
 fn statistics_are_those_of_the_pad() {
     let (reference, [bad, better, perfect]) = ladder();
     let rig = rig(&[]);
@@ -93,7 +109,6 @@ fn statistics_are_those_of_the_pad() {
     assert_eq!(report.stats.unwrap().get::<u64>("frames-scored"), Ok(10), "those of dist_sink");
 }
 
-#[test]
 fn each_has_a_results_file() {
     let (reference, renditions) = ladder();
     let folder = tempfile::tempdir().unwrap();
@@ -120,7 +135,6 @@ fn each_has_a_results_file() {
     }
 }
 
-#[test]
 fn a_loss_in_one_is_none_in_the_others() {
     let (reference, renditions) = ladder();
     let lossy = renditions[1].keep(|t| t != 4);
@@ -136,7 +150,6 @@ fn a_loss_in_one_is_none_in_the_others() {
     assert_eq!(unpaired, [(Event::Unpaired, "dist_0", "540p")]);
 }
 
-#[test]
 fn a_disabled_stream_is_not_scored_and_may_end() {
     let (reference, [bad, better, _]) = ladder();
     let rig = Rig::offline(&[]).with_renditions(&["off"]);
@@ -150,7 +163,6 @@ fn a_disabled_stream_is_not_scored_and_may_end() {
     assert!(report.pooled.iter().all(|pooled| pooled.pad == "dist_sink"));
 }
 
-#[test]
 fn a_stream_may_be_switched_off_and_on() {
     let both = sides(12);
     let rig = Rig::offline(&[]).with_renditions(&["switched"]).play();
@@ -176,7 +188,6 @@ fn a_stream_may_be_switched_off_and_on() {
     assert_eq!(indices, [0, 1, 2, 3, 8, 9, 10, 11]);
 }
 
-#[test]
 fn each_has_its_own_offset() {
     let (reference, renditions) = ladder();
     let shift = |input: &Input, by: i64| {
@@ -195,7 +206,6 @@ fn each_has_its_own_offset() {
     }
 }
 
-#[test]
 fn streams_may_join_and_leave_while_playing() {
     let both = sides(12);
     let mut rig = Rig::offline(&[]).play();
@@ -230,7 +240,6 @@ fn streams_may_join_and_leave_while_playing() {
 }
 
 /// The others go on at full rate; only the frames of the dead stream are missing.
-#[test]
 fn a_dead_stream_does_not_hold_up_the_others() {
     let both = sides(12);
     let rig = Rig::live(&[]).with_renditions(&["dead"]).play();
@@ -254,7 +263,6 @@ fn a_dead_stream_does_not_hold_up_the_others() {
 }
 
 /// The frames of one stream arrive two frames later than the others, which exceeds the latency.
-#[test]
 fn a_slow_stream_does_not_hold_up_the_others() {
     let both = sides(16);
     let rig = Rig::live(&[]).with_renditions(&["slow"]).play();
@@ -277,7 +285,6 @@ fn a_slow_stream_does_not_hold_up_the_others() {
     assert_eq!(stats.get::<u64>("frames-unpaired"), Ok(16));
 }
 
-#[test]
 fn a_dead_stream_does_not_cost_the_others_their_metas() {
     let both = sides(12);
     let rig = Rig::live(&[]).with_renditions(&["dead"]).play();
@@ -293,7 +300,6 @@ fn a_dead_stream_does_not_cost_the_others_their_metas() {
     assert_eq!(report.states()[5..], [ScoreState::Scored; 7]);
 }
 
-#[test]
 fn pads_are_children_of_the_element() {
     let rig = Rig::offline(&[]).with_renditions(&["720p"]);
     let proxy = rig.element.dynamic_cast_ref::<gst::ChildProxy>().unwrap();
@@ -303,7 +309,6 @@ fn pads_are_children_of_the_element() {
     assert_eq!(label("dist_sink::label"), "1080p");
 }
 
-#[test]
 fn released_pads_and_those_of_an_element_that_is_gone_are_freed() {
     let mut rig = Rig::offline(&[]).play();
     let released = rig.request();

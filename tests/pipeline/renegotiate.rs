@@ -7,6 +7,14 @@ use gst::prelude::*;
 
 use crate::common::rig::Rig;
 use crate::common::{Input, coarse, init, moving, sides};
+use crate::process::{Function, functions};
+
+/// Tests for every backend.
+pub const TESTS: &[Function] = functions![
+    a_size_that_does_not_suit_is_an_error_where_one_source_feeds_both_sides,
+    frames_that_may_have_been_on_their_way_hold_up_nothing,
+    a_frame_of_the_former_size_that_is_compared_with_nothing_is_no_failure
+];
 
 /// Plays a launch line up to an error of the element.
 fn error_of(line: &str) -> String {
@@ -31,7 +39,6 @@ fn error_of(line: &str) -> String {
 }
 
 /// A decoder offers any size, an encoder holds frames, and the source would wait for them.
-#[test]
 fn a_size_that_does_not_suit_is_an_error_where_one_source_feeds_both_sides() {
     let queue = "queue max-size-buffers=200 max-size-bytes=0 max-size-time=0";
     for (chain, said) in [
@@ -59,7 +66,6 @@ fn a_size_that_does_not_suit_is_an_error_where_one_source_feeds_both_sides() {
 }
 
 /// Upstream offers the right caps and never sends them. Its source feeds both sides in turn, without a queue.
-#[test]
 fn frames_that_may_have_been_on_their_way_hold_up_nothing() {
     let (reference, _) = sides(8);
     let large = Input::drawn_at((96, 64), 8, |t, x, y| coarse(moving(t, x, y)));
@@ -81,7 +87,6 @@ fn frames_that_may_have_been_on_their_way_hold_up_nothing() {
 }
 
 /// If a reference frame is lost just before both sides change their size, its partner with the old size has no reference.
-#[test]
 fn a_frame_of_the_former_size_that_is_compared_with_nothing_is_no_failure() {
     let small = sides(8);
     let large = [moving as fn(usize, usize, usize) -> u8, |t, x, y| coarse(moving(t, x, y))]

@@ -11,6 +11,20 @@ use serde_json::Value;
 
 use crate::common::clip::{Clip, clips};
 use crate::common::{Bench, Report, score_clip, sides};
+use crate::process::{Function, functions};
+
+/// Tests for every backend.
+pub const TESTS: &[Function] = functions![
+    json_has_the_scores_of_the_messages,
+    results_say_what_made_them,
+    results_say_what_the_application_adds,
+    csv_and_xml_have_a_row_per_frame,
+    the_psnr_of_the_whole_stream_is_an_aggregate,
+    a_collection_has_columns_for_its_members,
+    the_only_model_is_called_vmaf,
+    devices_pipes_and_links_stay_what_they_are,
+    a_closed_pipe_is_an_error_of_the_results_file
+];
 
 /// Scores a clip with two models and PSNR into a file; returns the file's text.
 fn results(clip: &Clip, name: &str, format: &str) -> (Report, String) {
@@ -37,7 +51,6 @@ fn values(report: &Report, t: usize) -> Vec<(&str, f64)> {
     frame.features.iter().chain(&frame.models).map(|(name, value)| (name.as_str(), *value)).collect()
 }
 
-#[test]
 fn json_has_the_scores_of_the_messages() {
     // JSON is what a results file is unless another format is set.
     for format in ["none", "json"] {
@@ -63,7 +76,6 @@ fn json_has_the_scores_of_the_messages() {
 }
 
 /// Every results file and the pooled message carry the provenance of the scores.
-#[test]
 fn results_say_what_made_them() {
     // As `sha256sum` has it.
     const MODEL: &str = "4d6d66edaabf9dcddeadfcb20b28c0a81728eafa0e29cd775a4425c78a537e0e";
@@ -100,7 +112,6 @@ fn results_say_what_made_them() {
 }
 
 /// The application can add fields to the provenance, for example about its own processing.
-#[test]
 fn results_say_what_the_application_adds() {
     let (reference, distorted) = sides(2);
     let folder = tempfile::tempdir().unwrap();
@@ -118,7 +129,6 @@ fn results_say_what_the_application_adds() {
     assert_eq!(said.get::<gst::ArrayRef>("steps").unwrap()[1].get::<String>().unwrap(), "rate");
 }
 
-#[test]
 fn csv_and_xml_have_a_row_per_frame() {
     let clip = clip();
     let (report, text) = results(&clip, "results.csv", "csv");
@@ -147,7 +157,6 @@ fn csv_and_xml_have_a_row_per_frame() {
     }
 }
 
-#[test]
 fn the_psnr_of_the_whole_stream_is_an_aggregate() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("results.json");
@@ -162,7 +171,6 @@ fn the_psnr_of_the_whole_stream_is_an_aggregate() {
     assert_eq!(json["aggregate_metrics"].as_object().unwrap().len(), 3);
 }
 
-#[test]
 fn a_collection_has_columns_for_its_members() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("results.json");
@@ -180,7 +188,6 @@ fn a_collection_has_columns_for_its_members() {
 }
 
 /// The name is the one that ffmpeg and libvmaf write, so that their readers find it.
-#[test]
 fn the_only_model_is_called_vmaf() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("results.json");
@@ -193,7 +200,6 @@ fn the_only_model_is_called_vmaf() {
 }
 
 /// Renaming a temporary file would replace them by a regular file.
-#[test]
 fn devices_pipes_and_links_stay_what_they_are() {
     let clip = clip();
     let folder = tempfile::tempdir().unwrap();
@@ -225,7 +231,6 @@ fn devices_pipes_and_links_stay_what_they_are() {
 }
 
 /// If the reader of a pipe closes it, the element reports an error of the results file; the process gets no SIGPIPE.
-#[test]
 fn a_closed_pipe_is_an_error_of_the_results_file() {
     let (reader, writer) = std::io::pipe().unwrap();
     let path = format!("/dev/fd/{}", writer.as_raw_fd());

@@ -10,6 +10,21 @@ use gst_video::VideoFormat;
 use crate::common::clip::{Clip, Samples, clips};
 use crate::common::rig::Rig;
 use crate::common::{Bench, Failure, Input, Report, planar_format, score};
+use crate::process::{Function, functions};
+
+/// Tests for every backend.
+pub const TESTS: &[Function] = functions![
+    video_of_another_size_is_scored_as_if_it_had_been_scaled,
+    chroma_is_taken_to_be_where_h264_has_it_unless_caps_say_otherwise,
+    renditions_of_several_sizes_are_scored_side_by_side,
+    a_stream_may_change_its_size_at_any_time,
+    the_reference_may_change_its_size_under_the_distorted_video,
+    a_picture_of_the_former_size_is_not_repeated,
+    sizes_beyond_reason_are_refused,
+    another_depth_or_chroma_is_refused_all_the_same,
+    upstream_is_offered_the_size_of_the_reference_and_then_any,
+    thumbnails_do_not_depend_on_the_size
+];
 
 fn clip(name: &str) -> Clip {
     clips().into_iter().find(|clip| clip.name == name).unwrap()
@@ -77,7 +92,6 @@ fn values(report: &Report, pad: &str) -> Vec<String> {
     frames.map(|frame| format!("{:?} {:?}", frame.models, frame.features)).collect()
 }
 
-#[test]
 fn video_of_another_size_is_scored_as_if_it_had_been_scaled() {
     let methods =
         [("bilinear", Method::Bilinear), ("bicubic", Method::Bicubic), ("lanczos", Method::Lanczos)];
@@ -102,7 +116,6 @@ fn video_of_another_size_is_scored_as_if_it_had_been_scaled() {
     }
 }
 
-#[test]
 fn chroma_is_taken_to_be_where_h264_has_it_unless_caps_say_otherwise() {
     let clip = clip("176x144_420_8bit");
     let psnr = |distorted: &Input, method: &[(&str, &str)]| {
@@ -120,7 +133,6 @@ fn chroma_is_taken_to_be_where_h264_has_it_unless_caps_say_otherwise() {
     assert_ne!(psnr(&centre_restored, &[]), psnr(&left_restored, &[]));
 }
 
-#[test]
 fn renditions_of_several_sizes_are_scored_side_by_side() {
     let clip = clip("176x144_420_8bit");
     let [reference, small, small_restored] = sides(&clip, (88, 72), Method::Lanczos, (true, false));
@@ -141,7 +153,6 @@ fn renditions_of_several_sizes_are_scored_side_by_side() {
 }
 
 /// In adaptive streaming, one rendition changes its size: the others go on, and the motion is always that of the reference.
-#[test]
 fn a_stream_may_change_its_size_at_any_time() {
     let clip = clip("176x144_420_8bit");
     let [reference, small, small_restored] = sides(&clip, (88, 72), Method::Bicubic, (true, false));
@@ -178,7 +189,6 @@ fn a_stream_may_change_its_size_at_any_time() {
     assert_eq!(sections, expected);
 }
 
-#[test]
 fn the_reference_may_change_its_size_under_the_distorted_video() {
     let clip = clip("176x144_420_8bit");
     let [reference, small, _] = sides(&clip, (88, 72), Method::Bicubic, (true, false));
@@ -196,7 +206,6 @@ fn the_reference_may_change_its_size_under_the_distorted_video() {
     assert_eq!(values(&report.unwrap(), "dist_sink"), runs);
 }
 
-#[test]
 fn a_picture_of_the_former_size_is_not_repeated() {
     let clip = clip("176x144_420_8bit");
     let [reference, small, _] = sides(&clip, (88, 72), Method::Bicubic, (true, false));
@@ -211,7 +220,6 @@ fn a_picture_of_the_former_size_is_not_repeated() {
     assert!(report.frames.iter().all(|frame| frame.repeated == (frame.index == 2)));
 }
 
-#[test]
 fn sizes_beyond_reason_are_refused() {
     let large = Clip { width: 640, height: 64, frames: 2, ..clip("176x144_420_8bit") };
     let reference = Input::planar(&large, false);
@@ -228,7 +236,6 @@ fn sizes_beyond_reason_are_refused() {
     }
 }
 
-#[test]
 fn another_depth_or_chroma_is_refused_all_the_same() {
     for (name, format) in [("97x71_422_10bit", "I422_10LE"), ("232x168_444_8bit", "Y444")] {
         let reference = Input::planar(&clip("176x144_420_8bit"), false);
@@ -243,7 +250,6 @@ fn another_depth_or_chroma_is_refused_all_the_same() {
 }
 
 /// The size of the reference comes first in the caps: if a decoder can choose it, neither has to scale.
-#[test]
 fn upstream_is_offered_the_size_of_the_reference_and_then_any() {
     let offered = |properties: &[(&str, &str)]| {
         let rig = Rig::offline(properties).play();
@@ -265,7 +271,6 @@ fn upstream_is_offered_the_size_of_the_reference_and_then_any() {
     assert_eq!(offered(&[("scale-method", "bilinear")]), [Some(176), None]);
 }
 
-#[test]
 fn thumbnails_do_not_depend_on_the_size() {
     let clip = clip("176x144_420_8bit");
     let [reference, small, _] = sides(&clip, (88, 72), Method::Bicubic, (true, false));

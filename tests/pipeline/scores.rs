@@ -2,12 +2,34 @@
 
 //! Scores and features through the element equal those of libvmaf's scalar C path to the last bit.
 
-use std::process::Command;
-
 use crate::common::clip::{Clip, clips};
 use crate::common::{Bench, Input, Report, score, score_clip};
+use crate::process::{Function, functions, passes};
 use gst_video::VideoFormat;
 use serde_json::Value;
+
+/// Tests for every backend.
+pub const TESTS: &[Function] = functions![
+    the_confidence_interval_is_libvmafs,
+    the_size_of_the_encoding_is_for_cambi,
+    single_metrics_have_fields_of_their_own,
+    a_model_file_scores_like_the_built_in_model,
+    formats_with_the_same_samples_have_the_same_scores,
+    grey_video_has_the_luma_scores,
+    samples_above_the_depth_count_as_its_maximum,
+    clip_and_transform_act_on_the_scores_alone,
+    subsampling_keeps_the_scores_of_the_frames_it_keeps,
+    pooling_follows_the_method
+];
+
+/// Tests for every backend that take long.
+pub const LONG: &[Function] = functions![
+    all_models_and_features_are_libvmafs_on_every_clip,
+    features_by_name_are_libvmafs_on_every_clip
+];
+
+/// Tests of the CPU's code.
+pub const CPU: &[Function] = functions![every_instruction_set_gives_the_same_scores];
 
 /// Every model that is defined for a clip, the default one first.
 fn models(clip: &Clip) -> Vec<&str> {
@@ -50,7 +72,6 @@ fn assert_report(clip: &Clip, report: &Report) {
     }
 }
 
-#[test]
 fn all_models_and_features_are_libvmafs_on_every_clip() {
     let mut most = 0;
     for clip in clips() {
@@ -70,20 +91,15 @@ fn all_models_and_features_are_libvmafs_on_every_clip() {
 }
 
 /// Runs the test above once more on each instruction set of this machine.
-#[test]
 fn every_instruction_set_gives_the_same_scores() {
     for level in engine::testing::cpu::Level::available() {
-        let run = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "scores::all_models_and_features_are_libvmafs_on_every_clip"])
-            .env("HIPVMAF_CPU_LEVEL", level.name())
-            .output()
-            .unwrap();
-        let output = String::from_utf8_lossy(&run.stdout);
-        assert!(run.status.success() && output.contains("1 passed"), "{}: {output}", level.name());
+        passes(
+            "scores::all_models_and_features_are_libvmafs_on_every_clip",
+            &[("HIPVMAF_CPU_LEVEL", level.name())],
+        );
     }
 }
 
-#[test]
 fn the_confidence_interval_is_libvmafs() {
     let clip = clip("176x144_420_8bit");
     let report = score_clip(&[("model-filename", "vmaf_b_v0.6.3"), ("conf-interval", "true")], &clip);
@@ -131,7 +147,6 @@ fn features(clip: &Clip) -> String {
     std::iter::once(FEATURES).chain(more).collect()
 }
 
-#[test]
 fn features_by_name_are_libvmafs_on_every_clip() {
     for clip in clips() {
         let features = features(&clip);
@@ -159,7 +174,6 @@ fn features_by_name_are_libvmafs_on_every_clip() {
 }
 
 /// `enc-width`, `enc-height` and `enc-bitdepth` change the options of CAMBI only. An option in `features` has priority.
-#[test]
 fn the_size_of_the_encoding_is_for_cambi() {
     let clip = clip("336x322_420_8bit");
     let properties = [
@@ -184,7 +198,6 @@ fn the_size_of_the_encoding_is_for_cambi() {
     }
 }
 
-#[test]
 fn single_metrics_have_fields_of_their_own() {
     let clip = clip("189x177_420_8bit");
     let report = score_clip(&[("psnr", "true"), ("ssim", "true"), ("ms-ssim", "true")], &clip);
@@ -202,7 +215,6 @@ fn single_metrics_have_fields_of_their_own() {
     assert_eq!((off.frames[0].psnr_y, off.frames[0].ssim, off.pooled[0].ms_ssim), (None, None, None));
 }
 
-#[test]
 fn a_model_file_scores_like_the_built_in_model() {
     let clip = clip("97x71_420_8bit");
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/models/vmaf_v0.6.1neg.json");
@@ -212,7 +224,6 @@ fn a_model_file_scores_like_the_built_in_model() {
 }
 
 /// Pixel formats only differ in where the samples lie.
-#[test]
 fn formats_with_the_same_samples_have_the_same_scores() {
     use VideoFormat::*;
     let cases = [
@@ -233,7 +244,6 @@ fn formats_with_the_same_samples_have_the_same_scores() {
     }
 }
 
-#[test]
 fn grey_video_has_the_luma_scores() {
     let clip = clip("176x144_420_8bit");
     let grey = |distorted| Input::new(&clip, distorted, VideoFormat::Gray8);
@@ -242,7 +252,6 @@ fn grey_video_has_the_luma_scores() {
     assert!(report.frames[0].features.iter().all(|(name, _)| name != "psnr_cb"));
 }
 
-#[test]
 fn samples_above_the_depth_count_as_its_maximum() {
     let clip = clip("176x144_420_10bit");
     let (reference, distorted) = (Input::planar(&clip, false), Input::planar(&clip, true));
@@ -260,7 +269,6 @@ fn samples_above_the_depth_count_as_its_maximum() {
     assert_ne!(spoiled(0xff), spoiled(0x00));
 }
 
-#[test]
 fn clip_and_transform_act_on_the_scores_alone() {
     let clip = clip("176x144_420_8bit");
     let same = Input::planar(&clip, false);
@@ -283,7 +291,6 @@ fn clip_and_transform_act_on_the_scores_alone() {
 }
 
 /// Frames that are skipped by `subsample` still count for motion.
-#[test]
 fn subsampling_keeps_the_scores_of_the_frames_it_keeps() {
     let clip = clip("176x144_420_8bit");
     let all = score_clip(&[], &clip);
@@ -298,7 +305,6 @@ fn subsampling_keeps_the_scores_of_the_frames_it_keeps() {
 }
 
 /// The pooled score, with libvmaf's formulas.
-#[test]
 fn pooling_follows_the_method() {
     let clip = clip("176x144_420_8bit");
     let (reference, distorted) = (Input::planar(&clip, false), Input::planar(&clip, true));

@@ -6,6 +6,16 @@ use std::fs;
 use std::path::Path;
 
 use crate::gpu::{Outcome, RDNA, play};
+use crate::process::{Function, functions};
+
+/// Tests in this process.
+pub const TESTS: &[Function] = functions![
+    a_gpu_that_computes_something_else_is_refused,
+    what_was_found_out_is_kept,
+    without_a_self_test_wrong_scores_are_not_noticed,
+    a_start_with_a_gpu_that_has_proven_itself_costs_nothing,
+    the_next_gpu_takes_over
+];
 
 /// The recording of a graph is empty, and the number of its nodes is unknown.
 const EMPTY: &str = "empty:1+,hipGraphGetNodes:801@1+";
@@ -20,7 +30,6 @@ fn played(backend: &str, cache: &Path, environment: &[(&str, &str)]) -> Outcome 
     play(backend, &[&base, environment].concat())
 }
 
-#[test]
 fn a_gpu_that_computes_something_else_is_refused() {
     for device in [RDNA, CDNA] {
         for fault in FAULTS {
@@ -33,7 +42,6 @@ fn a_gpu_that_computes_something_else_is_refused() {
     }
 }
 
-#[test]
 fn what_was_found_out_is_kept() {
     let expected = play("cpu", &[]).result.unwrap();
     let cache = tempfile::tempdir().unwrap();
@@ -50,7 +58,6 @@ fn what_was_found_out_is_kept() {
 }
 
 /// Only the self-test finds these faults.
-#[test]
 fn without_a_self_test_wrong_scores_are_not_noticed() {
     let expected = play("cpu", &[]).result.unwrap();
     let wrong = |fault: &&str| {
@@ -61,7 +68,6 @@ fn without_a_self_test_wrong_scores_are_not_noticed() {
     assert_eq!(noticed, ["drop:3+", EMPTY], "faults that last are in the scores");
 }
 
-#[test]
 fn a_start_with_a_gpu_that_has_proven_itself_costs_nothing() {
     let cache = tempfile::tempdir().unwrap();
     let folder = cache.path().join("hipvmaf/self-test");
@@ -95,7 +101,6 @@ fn a_start_with_a_gpu_that_has_proven_itself_costs_nothing() {
 }
 
 /// If the first of two GPUs fails, the second scores. If both fail, the CPU does.
-#[test]
 fn the_next_gpu_takes_over() {
     let expected = play("cpu", &[]).result.unwrap();
     let cache = tempfile::tempdir().unwrap();

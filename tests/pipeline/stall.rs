@@ -8,6 +8,19 @@ use gsthipvmaf::event::{Event, EventMessage, EventState};
 
 use crate::common::rig::Rig;
 use crate::common::{FRAME, init, sides};
+use crate::process::{Function, functions};
+
+/// Tests for every backend.
+pub const TESTS: &[Function] = functions![
+    a_pad_that_is_not_linked_is_named,
+    a_queue_that_is_missing_or_too_short_is_named,
+    the_queue_that_the_warning_names_mends_it,
+    a_stall_is_over_when_it_moves_and_may_come_again,
+    a_live_pad_that_never_delivers_is_named,
+    a_pipeline_that_is_not_meant_to_move_does_not_stall,
+    pads_that_have_ended_do_not_stall,
+    a_ladder_goes_on_without_the_pad_that_has_stalled
+];
 
 /// A short limit, in wall time, which tests cannot control.
 const SOON: (&str, &str) = ("stall-time", "100000000");
@@ -52,7 +65,6 @@ const FILM: &str = "videotestsrc num-buffers=400 ! video/x-raw,width=1280,height
 /// An encoder that returns its first frame after fifty.
 const ENCODER: &str = "x264enc rc-lookahead=50 speed-preset=ultrafast ! avdec_h264";
 
-#[test]
 fn a_pad_that_is_not_linked_is_named() {
     let (warnings, event) = hang(&format!("{FILM} ! score.ref_sink"));
     assert_eq!((event.state, event.pad.as_str()), (EventState::Raised, "dist_sink"));
@@ -63,7 +75,6 @@ fn a_pad_that_is_not_linked_is_named() {
     assert_eq!((event.pad.as_str(), warnings[0].contains("at dist_sink")), ("ref_sink", true));
 }
 
-#[test]
 fn a_queue_that_is_missing_or_too_short_is_named() {
     let branch = format!("film. ! queue ! {ENCODER} ! score.dist_sink");
     for queue in ["", "queue !"] {
@@ -77,7 +88,6 @@ fn a_queue_that_is_missing_or_too_short_is_named() {
 }
 
 /// The pipeline with the queue that the warning suggests plays to its end.
-#[test]
 fn the_queue_that_the_warning_names_mends_it() {
     init();
     let line = format!(
@@ -94,7 +104,6 @@ fn the_queue_that_the_warning_names_mends_it() {
     pipeline.set_state(gst::State::Null).unwrap();
 }
 
-#[test]
 fn a_stall_is_over_when_it_moves_and_may_come_again() {
     let both = sides(4);
     let rig = Rig::offline(&[NOT_YET]).play();
@@ -120,7 +129,6 @@ fn a_stall_is_over_when_it_moves_and_may_come_again() {
 }
 
 /// A live pipeline goes on without the stream and posts an event.
-#[test]
 fn a_live_pad_that_never_delivers_is_named() {
     let both = sides(3);
     let rig = Rig::live(&[SOON, ("attach-meta", "false")]).play();
@@ -145,7 +153,6 @@ fn a_live_pad_that_never_delivers_is_named() {
 
 /// No stall is reported while the pipeline is paused, while downstream blocks, or with `stall-time=0`. The stall of another
 /// pipeline that started later proves that the time is over.
-#[test]
 fn a_pipeline_that_is_not_meant_to_move_does_not_stall() {
     let both = sides(6);
     let fill = |rig: &Rig| {
@@ -183,7 +190,6 @@ fn a_pipeline_that_is_not_meant_to_move_does_not_stall() {
 }
 
 /// No stall is reported while no frame has arrived at any pad, or at a pad after its EOS.
-#[test]
 fn pads_that_have_ended_do_not_stall() {
     let both = sides(2);
     let rig = Rig::offline(&[NOT_YET]).play();
@@ -200,7 +206,6 @@ fn pads_that_have_ended_do_not_stall() {
 }
 
 /// One of two renditions is released.
-#[test]
 fn a_ladder_goes_on_without_the_pad_that_has_stalled() {
     let both = sides(12);
     let mut rig = Rig::offline(&[NOT_YET]).with_renditions(&["silent"]).play();

@@ -12,9 +12,13 @@ use gsthipvmaf::message::VmafMessage;
 
 use crate::common::rig::Rig;
 use crate::common::{FRAME, init, is_asleep, sides, until};
+use crate::process::{Function, functions};
+
+/// Tests for every backend.
+pub const TESTS: &[Function] =
+    functions![a_clock_without_base_time_says_nothing, nothing_is_missed_while_a_sink_starts];
 
 /// A pipeline that is about to play has a clock, which shows the uptime of the system, but no base time yet.
-#[test]
 fn a_clock_without_base_time_says_nothing() {
     const UPTIME: ClockTime = ClockTime::from_seconds(3600);
     let both = sides(6);
@@ -117,7 +121,6 @@ fn streaming_thread() -> Option<i32> {
 
 /// A pipeline sets the clock on all its elements at once, but the base time on each only when that goes to PLAYING. Elements
 /// before a slow sink therefore get it much later than the clock.
-#[test]
 fn nothing_is_missed_while_a_sink_starts() {
     init();
     let source =

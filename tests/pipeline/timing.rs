@@ -10,7 +10,42 @@ use gst_video::{ValidVideoTimeCode, VideoTimeCodeFlags, VideoTimeCodeMeta};
 use gsthipvmaf::event::Event;
 use gsthipvmaf::meta::ScoreState;
 
+use crate::process::{Function, functions};
 use std::ops::Range;
+
+/// Tests for every backend.
+pub const TESTS: &[Function] = functions![
+    gap_events_count_as_missing_frames,
+    a_new_segment_goes_on_where_the_last_has_ended,
+    segments_of_the_two_sides_may_differ,
+    frames_outside_the_segment_are_left_out,
+    new_caps_of_one_side_begin_its_section_only,
+    new_caps_of_the_reference_go_downstream_with_their_first_frame,
+    caps_that_are_repeated_change_nothing,
+    a_flush_of_one_distorted_pad_changes_no_scores,
+    a_flush_of_the_reference_alone_leaves_its_frames_out,
+    windows_go_back_after_a_flush_of_the_reference_in_another_section,
+    the_tolerance_may_change_while_playing,
+    timestamps_may_be_missing_on_one_side,
+    paused_and_playing_again_goes_on,
+    frames_before_playing_are_not_lost,
+    times_that_jump_on_both_sides_break_nothing,
+    a_jump_on_one_side_leaves_frames_unpaired_and_pairs_no_wrong_ones,
+    jitter_on_both_sides_changes_nothing,
+    flagged_discontinuities_are_not_breaks,
+    a_reference_of_twice_the_frame_rate_is_half_unpaired,
+    a_distorted_stream_of_twice_the_frame_rate_gives_the_same_scores,
+    frames_of_varying_length_are_paired_by_their_times,
+    interlaced_video_is_refused_with_what_to_insert,
+    pairing_by_number_does_not_look_at_times,
+    a_gap_keeps_its_number,
+    time_codes_pair_frames_over_midnight,
+    frames_without_what_pairs_them_are_left_out,
+    reference_timestamps_pair_frames_within_the_tolerance,
+    a_missing_frame_may_be_what_a_viewer_saw,
+    a_missing_frame_may_be_an_error,
+    ten_bits_score_as_eight_do
+];
 
 const FRAMES: usize = 10;
 
@@ -36,7 +71,6 @@ fn pooled(report: &Report) -> Vec<(&str, &str, u32, u64)> {
     report.pooled.iter().map(|p| (p.pad.as_str(), p.reason.as_str(), p.section, p.counts.scored)).collect()
 }
 
-#[test]
 fn gap_events_count_as_missing_frames() {
     let both = sides(FRAMES);
     for gap in ["ref_sink", "dist_sink"] {
@@ -64,7 +98,6 @@ fn gap_events_count_as_missing_frames() {
     }
 }
 
-#[test]
 fn a_new_segment_goes_on_where_the_last_has_ended() {
     let both = sides(FRAMES);
     let start = ClockTime::from_seconds(100);
@@ -89,7 +122,6 @@ fn a_new_segment_goes_on_where_the_last_has_ended() {
 }
 
 /// The two sides need not have the same timestamps, only the same running times.
-#[test]
 fn segments_of_the_two_sides_may_differ() {
     let both = sides(FRAMES);
     let rig = Rig::offline(&[]).play();
@@ -104,7 +136,6 @@ fn segments_of_the_two_sides_may_differ() {
     assert_eq!(rig.log().segments.len(), 1);
 }
 
-#[test]
 fn frames_outside_the_segment_are_left_out() {
     let both = sides(FRAMES);
     let rig = Rig::offline(&[]).play();
@@ -120,7 +151,6 @@ fn frames_outside_the_segment_are_left_out() {
     assert_eq!((report.frames.len(), report.pooled[0].counts.unpaired), (8, 0));
 }
 
-#[test]
 fn new_caps_of_one_side_begin_its_section_only() {
     let both = sides(FRAMES);
     let third = with_fps(&both.1, 50);
@@ -137,7 +167,6 @@ fn new_caps_of_one_side_begin_its_section_only() {
     assert_eq!(report.scores_of("dist_0"), sections);
 }
 
-#[test]
 fn new_caps_of_the_reference_go_downstream_with_their_first_frame() {
     let both = sides(FRAMES);
     let change = |input: &Input| Input([&input.0[..5], &with_fps(input, 50).0[5..]].concat());
@@ -155,7 +184,6 @@ fn new_caps_of_the_reference_go_downstream_with_their_first_frame() {
 }
 
 /// Equal caps begin no section.
-#[test]
 fn caps_that_are_repeated_change_nothing() {
     let both = sides(FRAMES);
     let rig = Rig::offline(&[]).play();
@@ -170,7 +198,6 @@ fn caps_that_are_repeated_change_nothing() {
     assert_eq!(report.pooled.len(), 1);
 }
 
-#[test]
 fn a_flush_of_one_distorted_pad_changes_no_scores() {
     let both = sides(FRAMES);
     let rig = Rig::offline(&[]).with_renditions(&["other"]).play();
@@ -194,7 +221,6 @@ fn a_flush_of_one_distorted_pad_changes_no_scores() {
     assert_eq!(report.buffers.len(), FRAMES);
 }
 
-#[test]
 fn a_flush_of_the_reference_alone_leaves_its_frames_out() {
     let both = sides(FRAMES);
     let rig = Rig::offline(&[]).play();
@@ -223,7 +249,6 @@ fn a_flush_of_the_reference_alone_leaves_its_frames_out() {
     assert_eq!(sections, [(0, "flush", 4), (1, "eos", 4)]);
 }
 
-#[test]
 fn windows_go_back_after_a_flush_of_the_reference_in_another_section() {
     let both = sides(12);
     let rig = Rig::offline(&[("window", "200000000"), ("window-interval", "200000000")]).play();
@@ -245,7 +270,6 @@ fn windows_go_back_after_a_flush_of_the_reference_in_another_section() {
     assert_eq!(ends, [(0, 200), (1, 200), (1, 400)]);
 }
 
-#[test]
 fn the_tolerance_may_change_while_playing() {
     let both = sides(FRAMES);
     let late = both.1.retimed(|t| Some(FRAME * t as u64 + ms(15)));
@@ -260,7 +284,6 @@ fn the_tolerance_may_change_while_playing() {
     assert_eq!((report.pooled[0].counts.scored, report.pooled[0].counts.unpaired), (5, 5));
 }
 
-#[test]
 fn timestamps_may_be_missing_on_one_side() {
     let both = sides(FRAMES);
     let expected = score(&[], &both.0, &both.1).unwrap().scores();
@@ -269,7 +292,6 @@ fn timestamps_may_be_missing_on_one_side() {
     assert_eq!(score(&[], &both.0, &bare(&both.1)).unwrap().scores(), expected);
 }
 
-#[test]
 fn paused_and_playing_again_goes_on() {
     let both = sides(FRAMES);
     let rig = Rig::offline(&[]).play();
@@ -283,7 +305,6 @@ fn paused_and_playing_again_goes_on() {
     assert_eq!(report.scores(), score(&[], &both.0, &both.1).unwrap().scores());
 }
 
-#[test]
 fn frames_before_playing_are_not_lost() {
     let both = sides(FRAMES);
     let rig = Rig::offline(&[]);
@@ -295,7 +316,6 @@ fn frames_before_playing_are_not_lost() {
     assert_eq!(rig.finish().unwrap().scores(), score(&[], &both.0, &both.1).unwrap().scores());
 }
 
-#[test]
 fn times_that_jump_on_both_sides_break_nothing() {
     let both = sides(FRAMES);
     let expected = score(&[], &both.0, &both.1).unwrap().scores();
@@ -308,7 +328,6 @@ fn times_that_jump_on_both_sides_break_nothing() {
     }
 }
 
-#[test]
 fn a_jump_on_one_side_leaves_frames_unpaired_and_pairs_no_wrong_ones() {
     let both = sides(FRAMES);
     let jump =
@@ -323,7 +342,6 @@ fn a_jump_on_one_side_leaves_frames_unpaired_and_pairs_no_wrong_ones() {
     assert_eq!(report.stats.unwrap().get::<u64>("dist-unmatched"), Ok(3));
 }
 
-#[test]
 fn jitter_on_both_sides_changes_nothing() {
     let both = sides(FRAMES);
     let jitter = |seed: usize| {
@@ -333,7 +351,6 @@ fn jitter_on_both_sides_changes_nothing() {
     assert_eq!(report.scores(), score(&[], &both.0, &both.1).unwrap().scores());
 }
 
-#[test]
 fn flagged_discontinuities_are_not_breaks() {
     let both = sides(FRAMES);
     let flagged = |input: &Input| {
@@ -348,7 +365,6 @@ fn flagged_discontinuities_are_not_breaks() {
     assert!(report.buffers[5].flags().contains(gst::BufferFlags::DISCONT));
 }
 
-#[test]
 fn a_reference_of_twice_the_frame_rate_is_half_unpaired() {
     let both = sides(FRAMES);
     let double = Input((0..2 * FRAMES).map(|i| both.0.0[i / 2].clone()).collect());
@@ -371,7 +387,6 @@ fn a_reference_of_twice_the_frame_rate_is_half_unpaired() {
     assert!(repeated.frames.iter().all(|frame| frame.repeated == (frame.index % 2 == 1)));
 }
 
-#[test]
 fn a_distorted_stream_of_twice_the_frame_rate_gives_the_same_scores() {
     let both = sides(FRAMES);
     let double = Input((0..2 * FRAMES).map(|i| both.1.0[i / 2].clone()).collect());
@@ -381,7 +396,6 @@ fn a_distorted_stream_of_twice_the_frame_rate_gives_the_same_scores() {
     assert_eq!(report.stats.unwrap().get::<u64>("dist-unmatched"), Ok(FRAMES as u64));
 }
 
-#[test]
 fn frames_of_varying_length_are_paired_by_their_times() {
     let both = sides(FRAMES);
     let times = [0, 40, 100, 110, 200, 210, 220, 300, 400, 420];
@@ -399,7 +413,6 @@ fn frames_of_varying_length_are_paired_by_their_times() {
     assert_eq!(lost.scores(), scores_without(&both, 3));
 }
 
-#[test]
 fn interlaced_video_is_refused_with_what_to_insert() {
     let both = sides(2);
     let interlaced = |input: &Input| input.with_caps(|caps| caps.set("interlace-mode", "interleaved"));
@@ -414,7 +427,6 @@ fn interlaced_video_is_refused_with_what_to_insert() {
     }
 }
 
-#[test]
 fn pairing_by_number_does_not_look_at_times() {
     let both = sides(FRAMES);
     let wild = both.1.retimed(|t| Some(ms([900, 3, 77, 5000, 1, 2, 60, 700, 8, 9][t])));
@@ -424,7 +436,6 @@ fn pairing_by_number_does_not_look_at_times() {
     assert_eq!(report.frames[0].dist_running_time, Some(ms(900)));
 }
 
-#[test]
 fn a_gap_keeps_its_number() {
     let both = sides(FRAMES);
     let gap = both.1.changed(|t, buffer| {
@@ -447,7 +458,6 @@ fn with_time_codes(input: &Input, later: usize) -> Input {
     })
 }
 
-#[test]
 fn time_codes_pair_frames_over_midnight() {
     let both = sides(FRAMES);
     let expected = score(&[], &both.0, &both.1).unwrap().scores();
@@ -464,7 +474,6 @@ fn time_codes_pair_frames_over_midnight() {
     assert_eq!(report.pooled[0].counts.unpaired, 2);
 }
 
-#[test]
 fn frames_without_what_pairs_them_are_left_out() {
     let both = sides(FRAMES);
     let strip = |input: &Input, lost: usize| {
@@ -489,7 +498,6 @@ fn frames_without_what_pairs_them_are_left_out() {
     assert_eq!((report.pooled[0].counts.scored, report.pooled[0].counts.unpaired), (0, 10));
 }
 
-#[test]
 fn reference_timestamps_pair_frames_within_the_tolerance() {
     let both = sides(FRAMES);
     let ntp = gst::Caps::new_empty_simple("timestamp/x-ntp");
@@ -512,7 +520,6 @@ fn reference_timestamps_pair_frames_within_the_tolerance() {
     assert_eq!(by_stamp("18446744073709551615", 19).scores(), expected);
 }
 
-#[test]
 fn a_missing_frame_may_be_what_a_viewer_saw() {
     let both = sides(FRAMES);
     let report = score(&[("missing-frame", "repeat")], &both.0, &both.1.keep(|t| t != 4)).unwrap();
@@ -528,7 +535,6 @@ fn a_missing_frame_may_be_what_a_viewer_saw() {
     assert_eq!((report.pooled[0].counts.scored, report.pooled[0].counts.unpaired), (8, 2));
 }
 
-#[test]
 fn a_missing_frame_may_be_an_error() {
     let both = sides(FRAMES);
     let failure = score(&[("missing-frame", "error")], &both.0, &both.1.keep(|t| t != 4)).unwrap_err();
@@ -539,7 +545,6 @@ fn a_missing_frame_may_be_an_error() {
 }
 
 /// Rows of ten-bit samples have twice the bytes, and are read to their end.
-#[test]
 fn ten_bits_score_as_eight_do() {
     let both = sides(FRAMES);
     let eight = score(&[("psnr", "true")], &both.0, &both.1).unwrap();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! Audit: the CPU computes some groups again while a GPU scores, and finds a GPU that starts to compute wrong results. The
-//! ignored tests need the software device: the others start them.
+//! Audit: the CPU computes some groups again while a GPU scores, and finds a GPU that starts to compute wrong results. On the
+//! GPU, each test has a process of its own.
 
 use gst::prelude::*;
 use gsthipvmaf::event::{Event, EventMessage, EventState};
@@ -10,21 +10,23 @@ use crate::common::clip::clips;
 use crate::common::device::DEVICE;
 use crate::common::rig::Rig;
 use crate::common::{Input, Report, score, sides, until};
-use crate::gpu::{RDNA, assert_passes, run};
+use crate::gpu::{CDNA, RDNA};
+use crate::process::{Case, Function, functions};
 
-#[test]
-fn on_either_kind_of_gpu() {
-    for arch in [RDNA, ("SWHIP_ARCH", "gfx90a:sramecc+:xnack-")] {
-        assert_passes(&run(&["--ignored", "--test-threads=1", "verify::on_gpu::"], &[arch]));
-    }
-}
+/// Tests for every backend.
+pub const TESTS: &[Function] = functions![the_cpu_is_not_verified];
 
 /// The scores of the CPU are not audited.
-#[test]
 fn the_cpu_is_not_verified() {
     let both = sides(3);
     let report = score(&[("backend", "cpu"), ("verify", "1")], &both.0, &both.1).unwrap();
     assert_eq!((report.pooled[0].counts.verified, report.pooled[0].counts.wrong), (0, 0));
+}
+
+pub fn cases() -> Vec<Case> {
+    let on =
+        |device, arch| on_gpu::FUNCTIONS.iter().map(move |(function, _)| (device, *function, vec![arch]));
+    on("rdna", RDNA).chain(on("cdna", CDNA)).collect()
 }
 
 fn wrong(report: &Report) -> Vec<&EventMessage> {
@@ -38,8 +40,20 @@ fn differing(report: &Report, expected: &Report) -> Vec<u64> {
     pairs.enumerate().filter(|(_, (a, b))| a != b).map(|(index, _)| index as u64).collect()
 }
 
-mod on_gpu {
+pub mod on_gpu {
     use super::*;
+
+    /// Functions that run in processes of their own.
+    pub const FUNCTIONS: &[Function] = functions![
+        nothing_is_found_where_nothing_is_wrong,
+        every_kind_of_fault_is_noticed,
+        the_cpu_goes_on,
+        an_error_ends_it,
+        a_share_of_the_groups_is_enough_in_the_long_run,
+        the_share_changes_while_frames_are_scored,
+        elements_share_the_audit_pool,
+        what_the_cpu_cannot_keep_up_with_is_left_out
+    ];
 
     const FRAMES: usize = 24;
 
@@ -63,8 +77,6 @@ mod on_gpu {
         (rig, report, expected)
     }
 
-    #[test]
-    #[ignore = "needs the software device, started by another"]
     fn nothing_is_found_where_nothing_is_wrong() {
         let mut verified = 0;
         for clip in clips() {
@@ -96,8 +108,6 @@ mod on_gpu {
     }
 
     /// Each kind of silent fault, once, while frames are scored.
-    #[test]
-    #[ignore = "needs the software device, started by another"]
     fn every_kind_of_fault_is_noticed() {
         for fault in ["drop:7", "flip:7", "stale:3"] {
             let (rig, report, expected) = broken(fault, &[], 5);
@@ -136,8 +146,6 @@ mod on_gpu {
         }
     }
 
-    #[test]
-    #[ignore = "needs the software device, started by another"]
     fn the_cpu_goes_on() {
         for fault in ["drop:7+", "stale:3+"] {
             let folder = tempfile::tempdir().unwrap();
@@ -167,8 +175,6 @@ mod on_gpu {
         }
     }
 
-    #[test]
-    #[ignore = "needs the software device, started by another"]
     fn an_error_ends_it() {
         let both = sides(FRAMES);
         let rig = Rig::offline(&[("backend", "hip"), ("verify", "1"), ("on-wrong-score", "error")]).play();
@@ -187,8 +193,6 @@ mod on_gpu {
     }
 
     /// Groups are chosen at random. With a tenth of 200 wrong groups, at least one is found with near certainty.
-    #[test]
-    #[ignore = "needs the software device, started by another"]
     fn a_share_of_the_groups_is_enough_in_the_long_run() {
         const MANY: usize = 200;
         let both = sides(MANY);
@@ -208,8 +212,6 @@ mod on_gpu {
         assert!(pooled.counts.wrong > 0 && pooled.counts.wrong <= pooled.counts.verified);
     }
 
-    #[test]
-    #[ignore = "needs the software device, started by another"]
     fn the_share_changes_while_frames_are_scored() {
         let both = sides(FRAMES);
         let rig = Rig::offline(&[("backend", "hip"), ("verify", "0")]).play();
@@ -228,8 +230,6 @@ mod on_gpu {
     }
 
     /// All elements share one thread that copies and one pool of threads that compute.
-    #[test]
-    #[ignore = "needs the software device, started by another"]
     fn elements_share_the_audit_pool() {
         let both = sides(4);
         let properties = [("backend", "hip"), ("verify", "1"), ("threads", "1")];
@@ -257,8 +257,6 @@ mod on_gpu {
     }
 
     /// A live pipeline does not wait for the CPU.
-    #[test]
-    #[ignore = "needs the software device, started by another"]
     fn what_the_cpu_cannot_keep_up_with_is_left_out() {
         let both = sides(FRAMES);
         let rig =

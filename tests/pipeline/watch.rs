@@ -8,10 +8,34 @@ use std::path::Path;
 
 use crate::common::rig::Rig;
 use crate::common::{FRAME, Input, Report, coarse, moving, score, sides, until};
+use crate::process::{Function, functions};
 use gst::ClockTime;
 use gst::prelude::*;
 use gsthipvmaf::event::{Event, EventMessage, EventState};
 use gsthipvmaf::message::PooledMessage;
+
+/// Tests for every backend.
+pub const TESTS: &[Function] = functions![
+    windows_have_the_figures_of_their_frames,
+    windows_count_what_was_not_scored,
+    windows_go_on_when_nothing_can_be_scored,
+    there_are_no_windows_unless_asked_for,
+    good_key_frames_do_not_hide_a_bad_stream,
+    frames_without_a_partner_may_count_as_low,
+    low_scores_raise_an_alarm_and_good_ones_clear_it,
+    alarms_do_not_flap,
+    alarms_can_be_set_while_playing,
+    a_frozen_picture_is_distinguished_from_bad_coding,
+    a_black_picture_is_distinguished_from_a_dark_scene,
+    picture_alarms_are_off_unless_asked_for,
+    statistics_can_be_reset,
+    reset_without_a_stream_does_nothing,
+    statistics_have_every_field,
+    the_metrics_file_is_replaced_once_per_interval,
+    a_metrics_file_that_cannot_be_replaced_is_a_warning_and_no_end,
+    settings_that_contradict_each_other_are_refused,
+    values_out_of_range_are_refused
+];
 
 fn ms(time: u64) -> ClockTime {
     ClockTime::from_mseconds(time)
@@ -56,7 +80,6 @@ fn assert_window(report: &Report, window: &PooledMessage) {
     assert!((window.stats.p50 - median).abs() <= 0.05, "{} and {median}", window.stats.p50);
 }
 
-#[test]
 fn windows_have_the_figures_of_their_frames() {
     let both = partly_bad(40, |t| (t / 7) % 2 == 1);
     for (length, interval) in [(200, 200), (400, 200), (600, 200), (960, 120)] {
@@ -75,7 +98,6 @@ fn windows_have_the_figures_of_their_frames() {
     }
 }
 
-#[test]
 fn windows_count_what_was_not_scored() {
     let both = sides(40);
     let properties = [("window", "400000000"), ("window-interval", "400000000"), ("pool-method", "min")];
@@ -87,7 +109,6 @@ fn windows_count_what_was_not_scored() {
     );
 }
 
-#[test]
 fn windows_go_on_when_nothing_can_be_scored() {
     let both = sides(40);
     let properties = [("window", "200000000"), ("window-interval", "200000000"), ("overload", "wait")];
@@ -115,7 +136,6 @@ fn windows_go_on_when_nothing_can_be_scored() {
     assert!(report.windows[2].score.is_nan(), "no score is not a score of zero");
 }
 
-#[test]
 fn there_are_no_windows_unless_asked_for() {
     let both = sides(40);
     assert!(score(&[("window-interval", "40000000")], &both.0, &both.1).unwrap().windows.is_empty());
@@ -130,7 +150,6 @@ const ALARM: [(&str, &str); 5] = [
     ("alarm-share", "1"),
 ];
 
-#[test]
 fn good_key_frames_do_not_hide_a_bad_stream() {
     let both = partly_bad(80, |t| (20..60).contains(&t) && t % 5 > 0);
     let raised = |share: &str| {
@@ -145,7 +164,6 @@ fn good_key_frames_do_not_hide_a_bad_stream() {
     assert_eq!((second.0, second.1), cleared);
 }
 
-#[test]
 fn frames_without_a_partner_may_count_as_low() {
     let both = sides(60);
     let distorted = both.1.keep(|t| t % 3 == 0 || t < 10);
@@ -159,7 +177,6 @@ fn frames_without_a_partner_may_count_as_low() {
     assert_eq!(alarms("true"), [(EventState::Raised, Some(FRAME * 10), None)]);
 }
 
-#[test]
 fn low_scores_raise_an_alarm_and_good_ones_clear_it() {
     let both = partly_bad(60, |t| (10..30).contains(&t));
     let report = score(&ALARM, &both.0, &both.1).unwrap();
@@ -182,7 +199,6 @@ fn low_scores_raise_an_alarm_and_good_ones_clear_it() {
     assert_eq!(report.stats.unwrap().get::<bool>("alarm"), Ok(false));
 }
 
-#[test]
 fn alarms_do_not_flap() {
     // The bad frames last for less than `alarm-hold`, or the good ones for less than `clear-hold`.
     let both = partly_bad(60, |t| t % 10 < 5);
@@ -194,7 +210,6 @@ fn alarms_do_not_flap() {
     assert_eq!(report.stats.unwrap().get::<bool>("alarm"), Ok(true));
 }
 
-#[test]
 fn alarms_can_be_set_while_playing() {
     let both = partly_bad(60, |_| true);
     let rig = Rig::offline(&[]).play();
@@ -214,7 +229,6 @@ fn alarms_can_be_set_while_playing() {
 
 const PICTURE: [(&str, &str); 2] = [("freeze-time", "400000000"), ("black-time", "400000000")];
 
-#[test]
 fn a_frozen_picture_is_distinguished_from_bad_coding() {
     let reference = Input::drawn(60, moving);
     let frozen = |t: usize| if (10..30).contains(&t) { 10 } else { t };
@@ -235,7 +249,6 @@ fn a_frozen_picture_is_distinguished_from_bad_coding() {
     assert_eq!(score(&PICTURE, &still, &still).unwrap().events, []);
 }
 
-#[test]
 fn a_black_picture_is_distinguished_from_a_dark_scene() {
     let reference = Input::drawn(60, moving);
     let dark = |t: usize, x, y| if (10..30).contains(&t) { 16 } else { moving(t, x, y) };
@@ -254,14 +267,12 @@ fn a_black_picture_is_distinguished_from_a_dark_scene() {
     assert_eq!(score(&PICTURE, &dark, &dark).unwrap().events, []);
 }
 
-#[test]
 fn picture_alarms_are_off_unless_asked_for() {
     let reference = Input::drawn(60, moving);
     let black = Input::drawn(60, |_, _, _| 16);
     assert_eq!(score(&[], &reference, &black).unwrap().events, []);
 }
 
-#[test]
 fn statistics_can_be_reset() {
     let both = partly_bad(40, |t| t < 20);
     let rig = Rig::offline(&[]).play();
@@ -286,14 +297,12 @@ fn statistics_can_be_reset() {
     assert_eq!(report.stats.unwrap().get::<f64>("score-min"), Ok(min));
 }
 
-#[test]
 fn reset_without_a_stream_does_nothing() {
     let rig = Rig::offline(&[]);
     rig.element.emit_by_name::<()>("reset-stats", &[]);
     assert_eq!(rig.log().report.pooled.len(), 0);
 }
 
-#[test]
 fn statistics_have_every_field() {
     let both = sides(30);
     let properties = [("window", "400000000"), ("window-interval", "200000000")];
@@ -355,7 +364,6 @@ fn samples(path: &Path) -> HashMap<String, f64> {
     samples
 }
 
-#[test]
 fn the_metrics_file_is_replaced_once_per_interval() {
     let both = sides(40);
     let folder = tempfile::tempdir().unwrap();
@@ -397,7 +405,6 @@ fn the_metrics_file_is_replaced_once_per_interval() {
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "nothing else is left");
 }
 
-#[test]
 fn a_metrics_file_that_cannot_be_replaced_is_a_warning_and_no_end() {
     let both = sides(40);
     let folder = tempfile::tempdir().unwrap();
@@ -424,7 +431,6 @@ fn assert_says(text: &str, parts: &[&str]) {
     }
 }
 
-#[test]
 fn settings_that_contradict_each_other_are_refused() {
     assert_says(
         &refusal(&[("alarm-low", "70"), ("alarm-clear", "60")]),
@@ -447,7 +453,6 @@ fn settings_that_contradict_each_other_are_refused() {
 }
 
 /// Values out of a property's range are refused, however they are set.
-#[test]
 fn values_out_of_range_are_refused() {
     let rig = Rig::offline(&[]);
     let values: [(&str, glib::Value); 11] = [

@@ -35,11 +35,11 @@ const TWO_DEVICES: &[Function] = functions![two_devices_have_a_context_each];
 
 fn main() {
     process::main(&[FUNCTIONS, TWO_DEVICES].concat(), || {
-        let mut tests: Vec<_> = FUNCTIONS.iter().map(|(name, _)| on("sm_75", name, vec![])).collect();
+        let mut tests: Vec<_> = FUNCTIONS.iter().map(|(name, _)| on(("sm_75", name, vec![]))).collect();
         for (device, arch, seed) in [("beside_amd", "gfx1100,sm_75,sm_86", "0"), ("two", "sm_75,sm_86", "3")]
         {
-            let environment = vec![("SWHIP_ARCH", arch.to_owned()), ("SWHIP_SEED", seed.to_owned())];
-            tests.extend(TWO_DEVICES.iter().map(|(name, _)| on(device, name, environment.clone())));
+            let environment = vec![("SWHIP_ARCH", arch), ("SWHIP_SEED", seed)];
+            tests.extend(TWO_DEVICES.iter().map(|(name, _)| on((device, name, environment.clone()))));
         }
         tests
     });

@@ -13,7 +13,7 @@ mod process;
 #[path = "../../../tests/swhip/library.rs"]
 mod swhip;
 
-use process::{Function, functions, here, on, start};
+use process::{Function, command, functions, here, on};
 use vmaf::*;
 
 const INVALID: i32 = -libc::EINVAL;
@@ -41,9 +41,8 @@ const FUNCTIONS: &[Function] = functions![
 
 fn main() {
     process::main(FUNCTIONS, || {
-        let on_rdna = |function, more: Option<(&'static str, &str)>| {
-            let environment = [RDNA].into_iter().chain(more);
-            on("rdna", function, environment.map(|(name, value)| (name, value.to_owned())).collect())
+        let on_rdna = |function, more: Option<(&'static str, &'static str)>| {
+            on(("rdna", function, [RDNA].into_iter().chain(more).collect()))
         };
         vec![
             on_rdna("one_pair_stays_on_the_cpu", None),
@@ -81,7 +80,7 @@ fn main() {
 /// Runs a function in a process, which has to write a line with this text so many times.
 #[track_caller]
 fn said(function: &str, environment: &[(&str, &str)], line: &str, times: usize) {
-    let output = start(function, environment);
+    let output = command(function, environment).output().unwrap();
     let log = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{function} with {environment:?}: {log}");
     assert_eq!(log.matches(line).count(), times, "{function} with {environment:?}: {log}");

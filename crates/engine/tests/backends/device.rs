@@ -13,8 +13,8 @@ use hipvmaf_engine::frame::{BitDepth, Component, Geometry, Lease, Picture, Sampl
 use hipvmaf_engine::metrics::{FrameSums, Work};
 use hipvmaf_engine::testing::metrics::{Motion, MotionWork, Psnr, PsnrWork, Vif, VifWork};
 
-use crate::gpu::{Case, RDNA};
-use crate::process::{Function, functions, passes};
+use crate::gpu::RDNA;
+use crate::process::{Case, Function, functions, passes};
 use crate::swhip::library;
 
 /// Functions that run in processes of their own.
@@ -39,21 +39,21 @@ pub fn cases() -> Vec<Case> {
     vec![
         (
             "rdna",
-            "a_failed_group_keeps_its_pictures_until_they_are_copied",
+            "device::a_failed_group_keeps_its_pictures_until_they_are_copied",
             vec![RDNA, ("SWHIP_DELAY_US", "10000")],
         ),
-        ("rdna", "the_error_of_a_wait_is_that_of_the_group", vec![RDNA, ("SWHIP_DELAY_US", "10000")]),
-        ("rdna", "memory_shared_with_kernels_is_coherent", vec![RDNA]),
-        ("rdna", "rows_are_copied_at_once_in_place_or_packed", vec![RDNA]),
-        ("rdna", "strides_may_differ_between_pictures", vec![RDNA]),
-        ("rdna", "all_producers_of_a_picture_are_waited_for", vec![RDNA]),
-        ("rdna", "sessions_share_one_stream_for_uploads", vec![RDNA]),
+        ("rdna", "device::the_error_of_a_wait_is_that_of_the_group", vec![RDNA, ("SWHIP_DELAY_US", "10000")]),
+        ("rdna", "device::memory_shared_with_kernels_is_coherent", vec![RDNA]),
+        ("rdna", "device::rows_are_copied_at_once_in_place_or_packed", vec![RDNA]),
+        ("rdna", "device::strides_may_differ_between_pictures", vec![RDNA]),
+        ("rdna", "device::all_producers_of_a_picture_are_waited_for", vec![RDNA]),
+        ("rdna", "device::sessions_share_one_stream_for_uploads", vec![RDNA]),
         (
             "rdna",
-            "uploads_do_not_wait_for_kernels_of_others",
+            "device::uploads_do_not_wait_for_kernels_of_others",
             vec![RDNA, ("SWHIP_DELAY_US", "10000"), ("SWHIP_SEED", "1")],
         ),
-        ("rdna", "an_empty_recording_is_no_graph", vec![RDNA]),
+        ("rdna", "device::an_empty_recording_is_no_graph", vec![RDNA]),
     ]
 }
 
@@ -182,7 +182,10 @@ fn the_error_of_a_wait_is_that_of_the_group() {
 fn graphs_have_no_branches_on_amd() {
     let streams = |graphs| {
         let report = std::env::temp_dir().join(format!("hipvmaf-{}.{graphs}", std::process::id()));
-        passes("branching", &[RDNA, ("SWHIP_REPORT", report.to_str().unwrap()), ("HIPVMAF_GRAPHS", graphs)]);
+        passes(
+            "device::branching",
+            &[RDNA, ("SWHIP_REPORT", report.to_str().unwrap()), ("HIPVMAF_GRAPHS", graphs)],
+        );
         let counts = std::fs::read_to_string(&report).unwrap();
         std::fs::remove_file(report).unwrap();
         let made = counts.lines().find_map(|line| line.strip_prefix("count hipStreamCreateWithPriority "));

@@ -13,7 +13,7 @@ use hipvmaf_engine::model::{Model, ScoreOptions, builtin};
 use hipvmaf_engine::plan::Plan;
 use hipvmaf_engine::scale::{Method, Scaling};
 
-use crate::process::{Function, functions, passes};
+use crate::process::{Case, Function, functions, passes};
 use crate::swhip::library;
 
 /// Functions that the tests start.
@@ -27,9 +27,6 @@ pub const TESTS: &[Function] = functions![
     copies_are_made_in_batches_on_nvidia,
     nothing_is_left_to_be_set_up_after_prepare,
 ];
-
-/// A name for a device, a function, and the environment that describes the device.
-pub type Case = (&'static str, &'static str, Vec<(&'static str, &'static str)>);
 
 /// Returns further functions with the devices on which they must succeed.
 pub fn cases() -> Vec<Case> {
@@ -46,14 +43,14 @@ pub fn cases() -> Vec<Case> {
         ("SWHIP_SEED", "3"),
     ];
     vec![
-        ("tested_rdna", "plans", tested(RDNA)),
-        ("tested_cdna", "plans", tested(CDNA)),
+        ("tested_rdna", "gpu::plans", tested(RDNA)),
+        ("tested_cdna", "gpu::plans", tested(CDNA)),
         ("incoherent", "sums::of_groups_equal_the_processors", strict("on")),
         ("incoherent_without_graphs", "sums::of_speed_chroma_equal_the_processors", strict("off")),
         // The same kernels in the shapes for NVIDIA's GPUs, behind the driver's contexts.
         ("nvidia", "sums::of_every_metric_equal_the_processors", nvidia),
         // A forked process gets an error that asks it to open the GPU itself.
-        ("rdna", "forker", vec![RDNA]),
+        ("rdna", "gpu::forker", vec![RDNA]),
     ]
 }
 
@@ -88,7 +85,7 @@ fn plans() {
 
 /// Returns the number of the device that a process opens, or the error.
 fn opened(environment: &[(&str, &str)]) -> String {
-    let text = passes("opener", environment);
+    let text = passes("gpu::opener", environment);
     text.lines().find_map(|line| line.split_once("opener: ")).unwrap().1.to_owned()
 }
 
@@ -195,7 +192,7 @@ fn counts(pairs: usize, device: &[(&str, &str)]) -> BTreeMap<String, u64> {
     let report = std::env::temp_dir().join(format!("hipvmaf-{}-{pairs}.counts", std::process::id()));
     let pairs = pairs.to_string();
     let more = [("SWHIP_REPORT", report.to_str().unwrap()), ("HIPVMAF_TEST_PAIRS", &pairs)];
-    passes("scorer", &[device, &more].concat());
+    passes("gpu::scorer", &[device, &more].concat());
     let text = std::fs::read_to_string(&report).unwrap();
     std::fs::remove_file(report).unwrap();
     let counts = text.lines().filter_map(|line| line.strip_prefix("count ")?.split_once(' '));

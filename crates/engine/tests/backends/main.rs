@@ -48,22 +48,14 @@ fn main() {
     process::main(&functions, || {
         let mut tests: Vec<_> =
             [FEATURES, CPU, gpu::TESTS, device::TESTS].concat().into_iter().map(here).collect();
-        let text = |environment: &[(&'static str, &str)]| {
-            environment.iter().map(|(name, value)| (*name, (*value).to_owned())).collect::<Vec<_>>()
-        };
         // Each device has another order of blocks and lanes; `tests/swhip/check` runs each kernel in each order.
         for (device, arch, seed) in [("rdna", gpu::RDNA, "0"), ("cdna", gpu::CDNA, "3")] {
-            let environment = text(&[arch, ("SWHIP_SEED", seed)]);
-            tests.extend(SUMS.iter().map(|(name, _)| on(device, name, environment.clone())));
-            let environment = text(&[arch, ("SWHIP_SEED", seed), ("HIPVMAF_TEST_BACKEND", "hip")]);
-            tests.extend(FEATURES.iter().map(|(name, _)| on(device, name, environment.clone())));
+            let environment = vec![arch, ("SWHIP_SEED", seed)];
+            tests.extend(SUMS.iter().map(|(name, _)| on((device, name, environment.clone()))));
+            let environment = [environment, vec![("HIPVMAF_TEST_BACKEND", "hip")]].concat();
+            tests.extend(FEATURES.iter().map(|(name, _)| on((device, name, environment.clone()))));
         }
-        tests.extend(
-            gpu::cases()
-                .into_iter()
-                .chain(device::cases())
-                .map(|(device, function, environment)| on(device, function, text(&environment))),
-        );
+        tests.extend(gpu::cases().into_iter().chain(device::cases()).map(on));
         tests
     });
 }
