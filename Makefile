@@ -57,7 +57,7 @@ score: bootstrap
 # There are three lanes: tests that wait for time to pass, the unit tests, and steps that only compute. Each lane has a lower
 # priority than those before it, so that tests with timeouts run when they are due.
 WAITING := soak walk check-report-where-possible check-monitor-where-possible check-prometheus-where-possible
-COMPUTING := swhip-check check-crates check-kernels meson-check check-libvmaf-where-possible
+COMPUTING := swhip-check check-crates check-kernels meson-check check-libvmaf-where-possible check-libvmaf-clients-where-possible
 STEPS := bootstrap-tests fmt-check check-links lint doc tests
 test: ## everything that a change must pass; the seconds that each part takes are printed at the end
 	@MAKE="$(MAKE)" scripts/lanes "$(STEPS)" "$(WAITING)" "$(COMPUTING)" unit
@@ -96,6 +96,12 @@ check-libvmaf-where-possible: swhip libvmaf
 
 check-libvmaf: swhip libvmaf ## compare that library with Netflix's, which is built from its sources: reports, scores, interface
 	@scripts/check-libvmaf
+
+check-libvmaf-clients-where-possible: libvmaf
+	@scripts/check-libvmaf-clients || [ $$? = 77 ]
+
+check-libvmaf-clients: libvmaf ## the same for ffmpeg's filter and GStreamer's element, which are built from Debian's sources
+	@scripts/check-libvmaf-clients
 
 PREFIX := /usr/local
 install: plugin ## install program and plugin without their symbols, below PREFIX (/usr/local) and where GStreamer has its plugins

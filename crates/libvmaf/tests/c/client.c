@@ -9,8 +9,9 @@
  * FORMAT is 420, 422, 444 or 400. Items: model=NAME, flags=N (of the models that follow), collection=NAME,
  * feature=NAME[:OPTION=VALUE...], overload=EXTRACTOR:OPTION=VALUE (of the model before), suffix=TEXT (names with it are
  * looked up, too), threads=N, subsample=N, start=N (first index), order=swap (0, 2, 1, 4, 3, ...), order=twice (0, 0, 1, 1,
- * ...), late=N (the features are used from picture N on), level=N (of the log), import=NAME@INDEX (a score, before all
- * pictures), after=NAME@INDEX (a score, before the flush).
+ * ...), order=window (shuffled within eight), late=N (the features are used from picture N on), level=N (of the log),
+ * import=NAME@INDEX (a score, before all pictures), after=NAME@INDEX (a score, before the flush), ask=NAME (the score of the
+ * last pair and of its neighbours, after each pair).
  */
 
 #include <errno.h>
@@ -153,6 +154,15 @@ static void import(VmafContext *vmaf, const char *item)
 		printf("import %s: %d\n", item, vmaf_import_feature_score(vmaf, name, 0.5, index));
 }
 
+static void ask(VmafContext *vmaf, const char *name, unsigned index)
+{
+	for (unsigned i = index - 1; i != index + 2; i++) {
+		double score = 0;
+		int code = vmaf_feature_score_at_index(vmaf, name, &score, i);
+		printf("ask %s at %u: %d %.17g\n", name, i, code, score);
+	}
+}
+
 static void print_scores(VmafContext *vmaf, const char *name, unsigned first, unsigned last)
 {
 	double score;
@@ -174,7 +184,7 @@ int main(int argc, char **argv)
 	unsigned bits = atoi(argv[2]), w = atoi(argv[3]), h = atoi(argv[4]), frames = atoi(argv[5]);
 	VmafConfiguration cfg = { .log_level = VMAF_LOG_LEVEL_NONE };
 	unsigned start = 0, late = 0;
-	int swaps = 0, twice = 0;
+	int swaps = 0, twice = 0, windows = 0;
 	for (int i = 6; i < argc; i++) {
 		sscanf(argv[i], "threads=%u", &cfg.n_threads);
 		sscanf(argv[i], "subsample=%u", &cfg.n_subsample);
@@ -185,6 +195,7 @@ int main(int argc, char **argv)
 			cfg.log_level = level;
 		swaps |= !strcmp(argv[i], "order=swap");
 		twice |= !strcmp(argv[i], "order=twice");
+		windows |= !strcmp(argv[i], "order=window");
 	}
 	VmafContext *vmaf;
 	if (vmaf_init(&vmaf, cfg))
@@ -245,6 +256,8 @@ int main(int argc, char **argv)
 			index = n % 2 ? (n + 1 < frames ? index + 1 : index) : index - 1;
 		if (twice)
 			index = start + n / 2;
+		if (windows)
+			index = start + n / 8 * 8 + (unsigned[]){ 0, 3, 5, 1, 2, 7, 4, 6 }[n % 8];
 		VmafPicture pair[2];
 		for (int side = 0; side < 2; side++) {
 			if (vmaf_picture_alloc(&pair[side], format, bits, w, h))
@@ -259,6 +272,9 @@ int main(int argc, char **argv)
 		if (pair[0].ref)
 			printf("unref %d %d, again %d\n", vmaf_picture_unref(&pair[0]), vmaf_picture_unref(&pair[1]),
 			       vmaf_picture_unref(&pair[0]));
+		for (int i = 6; i < argc; i++)
+			if (!strncmp(argv[i], "ask=", 4))
+				ask(vmaf, argv[i] + 4, index);
 	}
 	for (int i = 6; i < argc; i++)
 		if (!strncmp(argv[i], "after=", 6))
