@@ -17,6 +17,7 @@ use gst::ClockTime;
 use watch::alarm::LowLevels;
 
 use super::error::Error;
+use super::report::results::FileFormat;
 use super::time::running;
 
 /// Which scores make the pooled one.
@@ -448,15 +449,15 @@ impl Settings {
         Some(self.selection()).filter(|all| self.backend != Backend::Cpu && all.ordinal.is_none())
     }
 
-    /// Path and format of the results file, if one is wanted.
-    pub fn results(&self) -> Option<(PathBuf, ResultsFormat)> {
+    /// Returns the path and format of the results file, if one is wanted.
+    pub fn results(&self) -> Option<(PathBuf, FileFormat)> {
         let path = PathBuf::from(self.results_filename.as_ref()?);
         let extension = path.extension().map(|extension| extension.to_ascii_lowercase());
         let format = match (self.results_format, extension.as_deref().and_then(OsStr::to_str)) {
-            (ResultsFormat::None, Some("xml")) => ResultsFormat::Xml,
-            (ResultsFormat::None, Some("csv")) => ResultsFormat::Csv,
-            (ResultsFormat::None, _) => ResultsFormat::Json,
-            (format, _) => format,
+            (ResultsFormat::Xml, _) | (ResultsFormat::None, Some("xml")) => FileFormat::Xml,
+            (ResultsFormat::Csv, _) | (ResultsFormat::None, Some("csv")) => FileFormat::Csv,
+            (ResultsFormat::Json | ResultsFormat::None, _) => FileFormat::Json,
+            (ResultsFormat::Exact, _) => FileFormat::Exact,
         };
         Some((path, format))
     }

@@ -11,10 +11,9 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use engine::session::Totals;
-use gsthipvmaf::ResultsFormat;
 use gsthipvmaf::exact::Line;
 use gsthipvmaf::message::ScoreState;
-use gsthipvmaf::results::{Ending, Heading, Results};
+use gsthipvmaf::results::{Ending, FileFormat, Heading, Results};
 use watch::output::Place;
 
 use super::chunk::{self, Head, Scored};
@@ -73,7 +72,7 @@ fn merge(args: &Args, title: &Title) -> Result<Vec<String>, Error> {
     heads.iter().try_for_each(|(chunk, head)| check(args, title, chunk, head))?;
     let folder = tempfile::Builder::new().prefix(".hipvmaf-").tempdir_in(&args.output)?;
     let path = folder.path().join("results.json");
-    let (results, _) = Results::create(&path, ResultsFormat::Json, !args.no_provenance)?;
+    let (results, _) = Results::create(&path, FileFormat::Json, !args.no_provenance)?;
     let mut damaged: Vec<String> = vec![];
     for text in heads.iter().flat_map(|(_, head)| &head.damaged) {
         if !damaged.contains(text) {

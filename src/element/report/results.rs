@@ -31,7 +31,6 @@ use serde::{Deserialize, Serialize};
 use watch::output::Place;
 
 use super::super::caps::ratio;
-use super::super::settings::ResultsFormat;
 use super::exact::{self, LineOf};
 use super::message::ScoreState;
 use super::provenance::Provenance;
@@ -101,6 +100,16 @@ pub fn columns(plan: &Plan) -> Vec<String> {
         }
     }
     columns
+}
+
+/// The format of a results file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FileFormat {
+    Json,
+    Xml,
+    Csv,
+    /// Lines of JSON that lose nothing.
+    Exact,
 }
 
 /// Format of one of the streams.
@@ -211,7 +220,7 @@ pub struct Results {
     provenance: bool,
     /// The file has another name by now, or is to stay.
     settled: bool,
-    format: ResultsFormat,
+    format: FileFormat,
     /// Name and pooled values of each column; empty until the first row is due.
     columns: Vec<(String, Pool)>,
     /// Texts of the last columns of all rows of a CSV file: label, reference and distorted video, and provenance.
@@ -237,11 +246,7 @@ const KNOWN: u64 = 1 << 16;
 impl Results {
     /// Creates the file, so that a path that cannot be written is known before the first frame. Rows that an earlier run
     /// has left there are kept under another name, which comes as well.
-    pub fn create(
-        given: &Path,
-        format: ResultsFormat,
-        provenance: bool,
-    ) -> io::Result<(Self, Option<PathBuf>)> {
+    pub fn create(given: &Path, format: FileFormat, provenance: bool) -> io::Result<(Self, Option<PathBuf>)> {
         let (file, path, kept) = match Place::of(given)? {
             Place::File(path) => {
                 let (file, kept) = create_locked(&partial(&path))?;
@@ -296,7 +301,7 @@ impl Results {
             false => (0, head + &rest),
         };
         let (fps_at, text) = match self.format {
-            ResultsFormat::Json => {
+            FileFormat::Json => {
                 let side = |format: &Format| serde_json::Value::from_iter(format.fields());
                 let (reference, distorted) = (side(&reference), side(&distorted));
                 let (pad, label) = (json_string(&pad), json_string(&label));
@@ -314,7 +319,7 @@ impl Results {
                     ),
                 )
             }
-            ResultsFormat::Xml => {
+            FileFormat::Xml => {
                 let Format { width, height, .. } = reference;
                 let (pad, label) = (xml_text(&pad), xml_text(&label));
                 let (reference, distorted) =
@@ -332,15 +337,14 @@ impl Results {
                     ),
                 )
             }
-            ResultsFormat::Csv => {
+            FileFormat::Csv => {
                 let names: String = self.columns.iter().map(|(name, _)| csv_field(name) + ",").collect();
                 let made = if self.provenance { "provenance," } else { "" };
                 let members: Vec<_> = MEMBERS.iter().map(|member| member.name).collect();
                 let members = members.join(",");
                 (0, format!("Frame,{names}{members},{STREAMS}{made}\n"))
             }
-            ResultsFormat::Exact => (0, exact),
-            ResultsFormat::None => (0, String::new()),
+            FileFormat::Exact => (0, exact),
         };
         self.fps_at = fps_at;
         self.put(&text)
@@ -356,7 +360,7 @@ impl Results {
         let listed = MEMBERS.iter().filter(|member| (member.is_listed)(row));
         let listed = listed.filter_map(|member| Some((member.name, (member.value)(row)?)));
         let text = match self.format {
-            ResultsFormat::Json => {
+            FileFormat::Json => {
                 let value = |(name, value): (&String, &f64)| {
                     format!("\n        {}: {}", json_string(name), json_number(*value))
                 };
@@ -368,13 +372,13 @@ impl Results {
                     "{comma}\n    {{\n      \"frameNum\": {index},\n{members}      \"metrics\": {{{values}\n      }}\n    }}"
                 )
             }
-            ResultsFormat::Xml => {
+            FileFormat::Xml => {
                 let value =
                     |(name, value): (&String, &f64)| format!(" {}=\"{}\"", xml_name(name), number(*value));
                 let values: String = columns().map(value).collect();
                 format!("    <frame frameNum=\"{index}\"{values}{} />\n", xml_attributes(listed))
             }
-            ResultsFormat::Csv => {
+            FileFormat::Csv => {
                 let values: String = row.values.iter().map(|value| number(*value) + ",").collect();
                 let text = |value: serde_json::Value| {
                     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
@@ -386,8 +390,7 @@ impl Results {
                 let members: String = members.collect();
                 format!("{index},{values}{members}{label},{reference},{distorted},{made}\n")
             }
-            ResultsFormat::Exact => LineOf::Row(row).text()?,
-            ResultsFormat::None => String::new(),
+            FileFormat::Exact => LineOf::Row(row).text()?,
         };
         self.put(&text)?;
         if row.state == ScoreState::Scored {
@@ -416,14 +419,13 @@ impl Results {
         let mut text = String::new();
         // Writing to a string does not fail.
         let _ = match self.format {
-            ResultsFormat::Json => self.json_end(&mut text, ending),
-            ResultsFormat::Xml => self.xml_end(&mut text, ending),
-            ResultsFormat::Exact => text.write_str(&LineOf::Ending(ending).text()?),
-            ResultsFormat::Csv => {
+            FileFormat::Json => self.json_end(&mut text, ending),
+            FileFormat::Xml => self.xml_end(&mut text, ending),
+            FileFormat::Exact => text.write_str(&LineOf::Ending(ending).text()?),
+            FileFormat::Csv => {
                 let said = ending.said().map(|(name, what)| csv_said(name, what));
                 said.into_iter().try_for_each(|line| text.write_str(&line))
             }
-            ResultsFormat::None => Ok(()),
         };
         self.put(&text)?;
         self.out.flush()?;
@@ -481,12 +483,12 @@ impl Results {
     /// nothing to keep.
     pub fn abandon(mut self, reason: &str) -> io::Result<Option<PathBuf>> {
         let end = match self.format {
-            ResultsFormat::Json => format!("\n  ],\n  \"incomplete\": {}\n}}\n", json_string(reason)),
-            ResultsFormat::Xml => {
+            FileFormat::Json => format!("\n  ],\n  \"incomplete\": {}\n}}\n", json_string(reason)),
+            FileFormat::Xml => {
                 format!("  </frames>\n  <incomplete reason=\"{}\" />\n</VMAF>\n", xml_text(reason))
             }
-            ResultsFormat::Csv => csv_said("incomplete", reason),
-            ResultsFormat::Exact | ResultsFormat::None => String::new(),
+            FileFormat::Csv => csv_said("incomplete", reason),
+            FileFormat::Exact => String::new(),
         };
         if self.stream {
             // A reader of the rows up to there finds the failure at their end.
@@ -538,7 +540,7 @@ impl Results {
     fn fps(&self) -> Option<(u64, String)> {
         let fps = format!("{:.2}", self.rows as f64 / self.started.elapsed().as_secs_f64().max(1e-6));
         let text = match self.format {
-            ResultsFormat::Xml => format!("{fps:0>FPS_WIDTH$}"),
+            FileFormat::Xml => format!("{fps:0>FPS_WIDTH$}"),
             _ => format!("{fps:>FPS_WIDTH$}"),
         };
         (self.fps_at > 0).then_some((self.fps_at, text))
@@ -817,7 +819,7 @@ mod tests {
         }
     }
 
-    fn write(format: ResultsFormat, rows: &[[f64; 2]]) -> Option<String> {
+    fn write(format: FileFormat, rows: &[[f64; 2]]) -> Option<String> {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("results");
         let (mut results, _) = Results::create(&path, format, true).unwrap();
@@ -842,10 +844,10 @@ mod tests {
     #[test]
     fn exact_lines_make_the_file_of_the_whole() {
         const ROWS: [[f64; 2]; 3] = [[0.1 + 0.2, f64::INFINITY], [1.0 / 3.0, f64::NAN], [-0.0, 5e-324]];
-        let lines = write(ResultsFormat::Exact, &ROWS).unwrap();
+        let lines = write(FileFormat::Exact, &ROWS).unwrap();
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("results");
-        let (mut results, _) = Results::create(&path, ResultsFormat::Xml, false).unwrap();
+        let (mut results, _) = Results::create(&path, FileFormat::Xml, false).unwrap();
         let mut bits = vec![];
         for line in exact::read(lines.as_bytes()) {
             match line.unwrap() {
@@ -858,7 +860,7 @@ mod tests {
             }
         }
         assert_eq!(bits, ROWS.as_flattened().iter().map(|value| value.to_bits()).collect::<Vec<_>>());
-        let whole = write(ResultsFormat::Xml, &ROWS).unwrap();
+        let whole = write(FileFormat::Xml, &ROWS).unwrap();
         let of_run = |line: &&str| {
             !["fps=", "provenance", "<model ", "settings", "<extra", "backend_at"]
                 .iter()
@@ -869,8 +871,7 @@ mod tests {
 
     #[test]
     fn json_parses_with_libvmafs_members() {
-        let json: serde_json::Value =
-            serde_json::from_str(&write(ResultsFormat::Json, &ROWS).unwrap()).unwrap();
+        let json: serde_json::Value = serde_json::from_str(&write(FileFormat::Json, &ROWS).unwrap()).unwrap();
         assert_eq!(json["frames"][1]["frameNum"], 1);
         assert_eq!(json["frames"][0]["metrics"]["my <\"model\">"], 80.25);
         assert!(json["frames"][1]["metrics"]["my <\"model\">"].is_null());
@@ -903,7 +904,7 @@ mod tests {
 
     #[test]
     fn csv_has_a_header_and_a_row_per_frame() {
-        let csv = write(ResultsFormat::Csv, &ROWS).unwrap();
+        let csv = write(FileFormat::Csv, &ROWS).unwrap();
         let made_by = heading(&[]).provenance.to_string();
         assert!(made_by.ends_with("sha256=ab01; features=psnr;ssim; steps=crop 4 < 8 | rate;"), "{made_by}");
         assert!(made_by.contains("backend=hip; device=GPU <1>; my model "));
@@ -923,7 +924,7 @@ mod tests {
 
     #[test]
     fn xml_escapes_what_users_name() {
-        let xml = write(ResultsFormat::Xml, &ROWS).unwrap();
+        let xml = write(FileFormat::Xml, &ROWS).unwrap();
         assert!(xml.contains("<params qualityWidth=\"160\" qualityHeight=\"90\" />"));
         assert!(xml.contains(
             "<frame frameNum=\"1\" integer_adm2=\"1.000000\" my___model__=\"NaN\" timestamp=\"40000000\" running_time=\"40000000\" />"
@@ -949,7 +950,7 @@ mod tests {
     /// After a seek. The file is complete at each end, and has the name in between too.
     #[test]
     fn rows_after_the_end_are_added() {
-        use ResultsFormat::{Csv, Exact, Json, Xml};
+        use FileFormat::{Csv, Exact, Json, Xml};
         for format in [Json, Xml, Csv, Exact] {
             let folder = tempfile::tempdir().unwrap();
             let path = folder.path().join("results");
@@ -985,14 +986,14 @@ mod tests {
 
     #[test]
     fn nothing_is_left_of_a_stream_without_frames_or_with_an_error() {
-        assert_eq!(write(ResultsFormat::Json, &[]), None);
+        assert_eq!(write(FileFormat::Json, &[]), None);
         let folder = tempfile::tempdir().unwrap();
-        drop(Results::create(&folder.path().join("results"), ResultsFormat::Csv, true).unwrap());
+        drop(Results::create(&folder.path().join("results"), FileFormat::Csv, true).unwrap());
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
     }
 
     /// The rows of a file whose results could not be completed, as a reader of the format sees them.
-    fn abandoned(format: ResultsFormat, limit: Option<u64>) -> (String, u64) {
+    fn abandoned(format: FileFormat, limit: Option<u64>) -> (String, u64) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("results");
         let (mut results, _) = Results::create(&path, format, true).unwrap();
@@ -1010,8 +1011,8 @@ mod tests {
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "temporary file left behind");
         let text = std::fs::read_to_string(partial).unwrap();
         let rows = text.matches(match format {
-            ResultsFormat::Json => "frameNum\"",
-            ResultsFormat::Xml => "<frame ",
+            FileFormat::Json => "frameNum\"",
+            FileFormat::Xml => "<frame ",
             _ => ",0.500000,",
         });
         let rows = rows.count() as u64;
@@ -1020,19 +1021,19 @@ mod tests {
 
     #[test]
     fn results_that_are_cut_off_keep_their_complete_rows_and_say_why() {
-        for format in [ResultsFormat::Json, ResultsFormat::Xml, ResultsFormat::Csv] {
+        for format in [FileFormat::Json, FileFormat::Xml, FileFormat::Csv] {
             let (text, rows) = abandoned(format, None);
             assert_eq!(rows, 1000, "{format:?}");
             for limit in [text.len() as u64 - 100, text.len() as u64 - 10_000] {
                 let (text, rows) = abandoned(format, Some(limit));
                 assert!((500..1000).contains(&rows), "{format:?}: {rows}");
                 match format {
-                    ResultsFormat::Json => {
+                    FileFormat::Json => {
                         let json: serde_json::Value = serde_json::from_str(&text).unwrap();
                         assert_eq!(json["frames"].as_array().unwrap().len() as u64, rows);
                         assert_eq!(json["incomplete"], "the disk is \"full\"");
                     }
-                    ResultsFormat::Xml => {
+                    FileFormat::Xml => {
                         assert!(text.ends_with(
                             " />\n  </frames>\n  <incomplete reason=\"the disk is &quot;full&quot;\" />\n</VMAF>\n"
                         ));
@@ -1042,7 +1043,7 @@ mod tests {
             }
         }
         let folder = tempfile::tempdir().unwrap();
-        let (results, _) = Results::create(&folder.path().join("results"), ResultsFormat::Csv, true).unwrap();
+        let (results, _) = Results::create(&folder.path().join("results"), FileFormat::Csv, true).unwrap();
         assert_eq!(results.abandon("nothing came").unwrap(), None);
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
     }
@@ -1051,7 +1052,7 @@ mod tests {
     fn rows_of_a_run_that_did_not_end_are_kept() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("results.csv");
-        let create = || Results::create(&path, ResultsFormat::Csv, true).unwrap();
+        let create = || Results::create(&path, FileFormat::Csv, true).unwrap();
         for run in 0..3 {
             let (mut results, kept) = create();
             let name = |number| folder.path().join(format!("results.csv.partial.{number}"));
@@ -1082,13 +1083,13 @@ mod tests {
         let path = folder.path().join("results.csv");
         let other = folder.path().join("link");
         std::os::unix::fs::symlink(folder.path(), &other).unwrap();
-        let (results, _) = Results::create(&path, ResultsFormat::Csv, true).unwrap();
+        let (results, _) = Results::create(&path, FileFormat::Csv, true).unwrap();
         for path in [path.clone(), folder.path().join("./results.csv"), other.join("results.csv")] {
-            let err = Results::create(&path, ResultsFormat::Csv, true).err().unwrap();
+            let err = Results::create(&path, FileFormat::Csv, true).err().unwrap();
             assert_eq!(err.kind(), io::ErrorKind::ResourceBusy, "{}", path.display());
         }
         drop(results);
-        Results::create(&path, ResultsFormat::Csv, true).unwrap();
+        Results::create(&path, FileFormat::Csv, true).unwrap();
     }
 
     #[test]
