@@ -7,6 +7,7 @@ use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 use gst::prelude::*;
 
 mod action;
+mod alignment;
 mod cadence;
 mod caps;
 mod caps_wait;
@@ -26,6 +27,7 @@ mod pad_health;
 mod pads;
 mod progress;
 mod pushing;
+mod record;
 mod reference;
 mod rendition;
 mod report;

@@ -6,53 +6,34 @@
 //! reference, and the others go on; new caps give it another chance.
 
 use std::sync::Arc;
-use std::time::SystemTime;
 
-use engine::model::pool::{Pool, Pooled};
+use engine::model::pool::Pooled;
 use engine::plan::Plan;
 use engine::scale::{Method, Scaling};
-use engine::session::Totals;
 use gst::prelude::*;
 use gst::{ClockTime, Structure};
 use gst_base::prelude::*;
-use watch::align::{Aligner, Estimate};
 use watch::counts::Counts;
 use watch::summary::{Distribution, Summary};
-use watch::thumbnail::Thumbnail;
 use watch::window::Figures;
 
-use super::cadence::alike;
+use super::alignment::Alignment;
 use super::caps;
-use super::downstream::{Compared, Outcome, Stamp};
+use super::downstream::{Compared, Outcome};
 use super::error::Error;
 use super::input::Input;
 use super::memory::device_memory::Kind;
 use super::memory::import::geometry;
 use super::pad_health::PadHealth;
-use super::pads::{Align, HipVmafPad, PadSettings};
+use super::pads::{HipVmafPad, PadSettings};
+use super::record::Record;
 use super::report::event::{Event, EventMessage, EventState};
 use super::report::message::{Common, Confidence, PooledMessage, Stats};
 use super::report::results::Heading;
 use super::schedule::Role;
 use super::settings::{PoolMethod, WatchSettings};
-use super::time::{StreamTime, moved, running};
+use super::time::running;
 use super::upcoming::Upcoming;
-
-/// Everything that a section is condensed from.
-#[derive(Default)]
-struct Section {
-    counts: Counts,
-    /// Scores of the first model.
-    summary: Summary,
-    /// Values of the scored frames, a pool for each column of the plan.
-    pools: Vec<Pool>,
-    /// Duration of all scored frames together.
-    duration: Option<StreamTime>,
-    /// Stamp of the last reference frame.
-    last: Option<Stamp>,
-    /// Windows have ended in it.
-    has_windows: bool,
-}
 
 /// A distorted frame that may be shown again, with the caps that it came under.
 #[derive(Clone)]
@@ -86,27 +67,6 @@ pub enum Trouble {
     Stream,
     /// The stream's caps do not go with the reference's: other caps of either may mend it.
     Mismatch,
-}
-
-/// The time for which scores are provisional while an offset is searched for. The search takes a few seconds if the
-/// pictures show the offset. If they do not, the stream is monitored with its present offset.
-const SEARCH: ClockTime = ClockTime::from_seconds(30);
-
-/// The search for an offset to move frames by, in running times of the reference.
-#[derive(Debug, Default)]
-struct Search {
-    /// The first pair of it.
-    begun: Option<ClockTime>,
-    /// The first pair whose score counted though nothing was found.
-    given_up: Option<ClockTime>,
-}
-
-/// An offset that was found.
-pub struct Alignment {
-    /// The event to be posted.
-    pub event: EventMessage,
-    /// Running time of the first reference frame that was paired by another offset though this one was right.
-    pub wrong_since: Option<ClockTime>,
 }
 
 /// Differences from the reference that were warned of.
@@ -162,31 +122,12 @@ pub struct Rendition {
     renegotiating: u32,
     /// The last of its frames that met a reference frame did not suit it.
     unsuited: bool,
-    aligner: Option<Aligner>,
-    /// The settings of the aligner: the range in frames, and the duration of a frame in nanoseconds.
-    aligned: (u32, u64),
-    /// Nanoseconds by which `align=auto` moves the frames.
-    correction: i64,
-    search: Search,
+    pub alignment: Alignment,
     /// A pair of it was submitted since the start: its results have a heading.
     pub has_begun: bool,
     /// The head of the results file, until the first row is written.
     pub heading: Option<Heading>,
-    /// Sums over all pairs of the results file.
-    results_totals: Totals,
-    /// Counts since the start, resets or not, of sections that have ended.
-    run: Counts,
-    /// Counts caps changes, flushes and resets.
-    pub section_number: u32,
-    section: Section,
-    /// Counts since the start or the last reset, of sections that have ended.
-    totals: Counts,
-    /// Scored frames since then that were compared with a distorted frame used before.
-    pub scored_again: u64,
-    summary: Summary,
-    last_score: Option<f64>,
-    /// When the last score was made, in seconds since 1970.
-    last_score_time: Option<f64>,
+    pub record: Record,
 }
 
 /// The number of frames that upstream may send before its new size arrives.
@@ -210,21 +151,10 @@ impl Rendition {
             failure: None,
             renegotiating: 0,
             unsuited: false,
-            aligner: None,
-            aligned: (0, 0),
-            correction: 0,
-            search: Search::default(),
-            section_number: 0,
-            section: Section::default(),
-            totals: Counts::default(),
-            scored_again: 0,
-            summary: Summary::default(),
+            alignment: Alignment::default(),
             has_begun: false,
             heading: None,
-            results_totals: Totals::default(),
-            run: Counts::default(),
-            last_score: None,
-            last_score_time: None,
+            record: Record::default(),
         }
     }
 
@@ -350,134 +280,32 @@ impl Rendition {
         }
     }
 
-    /// Nanoseconds to add to the running time of its frames.
+    /// Returns the nanoseconds to add to the running time of its frames.
     pub fn offset(&self) -> i64 {
-        self.settings.ts_offset.saturating_add(self.correction)
+        self.settings.ts_offset.saturating_add(self.alignment.correction())
     }
 
     /// Takes the settings of a new step, in which a reference frame lasts `frame` nanoseconds.
     pub fn configure(&mut self, settings: PadSettings, frame: u64) {
-        let before = std::mem::replace(&mut self.settings, settings);
-        let PadSettings { align, align_range, .. } = self.settings;
-        if align == Align::Off {
-            self.aligner = None;
-        } else if self.aligner.is_none()
-            || self.aligned.0 != align_range
-            || !alike(running(self.aligned.1), running(frame))
-        {
-            self.aligner = Some(Aligner::new(align_range, frame));
-            self.aligned = (align_range, frame);
-        }
-        if align != before.align {
-            self.search = Search::default();
-            // An offset that was only reported so far counts now.
-            let found = self.estimate().filter(|_| align == Align::Auto);
-            self.correction = found.map_or(0, |estimate| estimate.offset.saturating_neg());
-        }
+        self.alignment.configure(settings.align, settings.align_range, frame);
+        self.settings = settings;
     }
 
     /// Returns true if thumbnails of this stream's frames and of the reference's are needed.
     pub fn wants_thumbnails(&self) -> bool {
-        self.aligner.is_some() || self.health.wants_pictures()
-    }
-
-    /// Returns true if frames of the stream are moved by the offset that is found (`align=auto`).
-    pub fn is_moved(&self) -> bool {
-        self.settings.align == Align::Auto
-    }
-
-    /// Takes the running time of a pair. Whether its score counts, or frames are to be moved by an offset that is not known
-    /// yet: then the pair may be wrong.
-    pub fn is_provisional(&mut self, at: ClockTime) -> bool {
-        if !self.is_moved() || self.aligner.as_ref().is_some_and(Aligner::has_found) {
-            self.search = Search::default();
-            return false;
-        }
-        // Time that steps back is a new beginning.
-        let begun = self.search.begun.filter(|begun| *begun <= at).unwrap_or(at);
-        let given_up = (at - begun >= SEARCH).then(|| self.search.given_up.unwrap_or(at));
-        self.search = Search { begun: Some(begun), given_up };
-        given_up.is_none()
-    }
-
-    /// Returns the event for a search that was given up at this pair.
-    pub fn gave_up(&self, at: ClockTime) -> Option<EventMessage> {
-        (self.search.given_up == Some(at)).then(|| EventMessage {
-            event: Event::Alignment,
-            state: EventState::Info,
-            running_time: Some(at),
-            value: self.aligner.as_ref().and_then(Aligner::guess).map(|guess| guess.confidence),
-            reason: Some(format!(
-                "no offset was found in {} s, so scores count as frames are paired now; a still picture has none to be \
-                 found, and one beyond align-range is not",
-                SEARCH.seconds()
-            )),
-            ..EventMessage::default()
-        })
-    }
-
-    /// Shows the next reference frame to the search for an offset. What it has found, if that is news.
-    pub fn align_reference(&mut self, at: ClockTime, thumbnail: &Thumbnail) -> Option<Alignment> {
-        let estimate = self.aligner.as_mut()?.push_reference(at.nseconds(), thumbnail)?;
-        Some(self.found(at, estimate))
-    }
-
-    /// Shows the next distorted frame to the search for an offset, with its time before it was moved. What it has found,
-    /// if that is news.
-    pub fn align_distorted(&mut self, unmoved: ClockTime, thumbnail: &Thumbnail) -> Option<Alignment> {
-        let estimate = self.aligner.as_mut()?.push_distorted(unmoved.nseconds(), thumbnail)?;
-        let at = unmoved.nseconds().saturating_add_signed(self.correction);
-        Some(self.found(running(at), estimate))
-    }
-
-    /// Returns the running time of a distorted frame before it was moved by the present offset.
-    pub fn unmoved(&self, at: ClockTime) -> ClockTime {
-        moved(at, self.correction.saturating_neg())
-    }
-
-    fn found(&mut self, at: ClockTime, estimate: Estimate) -> Alignment {
-        let mut wrong_since = None;
-        if self.is_moved() {
-            // Distorted frames of that time were paired with reference frames of this one.
-            let paired = |since: u64| moved(running(since), self.correction);
-            let moved = estimate.offset.saturating_add(self.correction).unsigned_abs() > self.aligned.1 / 2;
-            let given_up = std::mem::take(&mut self.search).given_up.filter(|_| moved);
-            wrong_since = estimate.since.map(paired).or(given_up);
-            self.correction = estimate.offset.saturating_neg();
-        }
-        let event = EventMessage {
-            event: Event::Alignment,
-            state: EventState::Info,
-            running_time: Some(at),
-            value: Some(estimate.confidence),
-            offset: Some(estimate.offset),
-            ..EventMessage::default()
-        };
-        Alignment { event, wrong_since }
-    }
-
-    /// The offset that was found, and how sure it is.
-    pub fn estimate(&self) -> Option<Estimate> {
-        self.aligner.as_ref()?.estimate()
+        self.alignment.wants_thumbnails() || self.health.wants_pictures()
     }
 
     /// Frames to come have nothing to do with those before.
     pub fn restart(&mut self) {
         self.input.restart();
         self.shown = None;
-        self.search = Search::default();
-        if let Some(aligner) = &mut self.aligner {
-            aligner.restart();
-        }
+        self.alignment.restart();
     }
 
-    /// Counts a reference frame of this section.
-    pub fn stamped(&mut self, stamp: &Stamp) {
-        self.section.last = Some(stamp.clone());
-    }
-
+    /// Counts frames at this time by what became of them.
     pub fn count(&mut self, at: ClockTime, counts: Counts) {
-        self.section.counts += counts;
+        self.record.count(counts);
         self.health.count(at, counts);
     }
 
@@ -488,43 +316,6 @@ impl Rendition {
         // The rendition delivers again, if late.
         self.absent = false;
         Some(buffer)
-    }
-
-    /// Takes what a pair adds to the figures of all pairs of the results, whether or not it is scored.
-    pub fn add_totals(&mut self, totals: &Totals) {
-        self.results_totals += totals;
-    }
-
-    /// Figures of all pairs of the results together.
-    pub fn results_totals(&self) -> &Totals {
-        &self.results_totals
-    }
-
-    /// Takes the values of a frame, one for each column of the plan, and the score among them.
-    pub fn scored(&mut self, stamp: &Stamp, values: &[f64], score: Option<f64>, repeated: bool) {
-        let section = &mut self.section;
-        section.counts.scored += 1;
-        self.scored_again += u64::from(repeated);
-        section.duration = match (section.duration, stamp.duration) {
-            (Some(sum), Some(duration)) => Some(sum.saturating_add(duration)),
-            (sum, duration) => sum.or(duration),
-        };
-        section.pools.resize(values.len(), Pool::default());
-        for (pool, value) in section.pools.iter_mut().zip(values) {
-            pool.push(*value);
-        }
-        if let Some(score) = score {
-            section.summary.push(score);
-            self.summary.push(score);
-            self.last_score = Some(score);
-        }
-        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-        self.last_score_time = now.ok().map(|time| time.as_secs_f64());
-    }
-
-    /// When its last score was made, in seconds since 1970.
-    pub fn last_score_time(&self) -> Option<f64> {
-        self.last_score_time
     }
 
     /// The part of a message or meta that follows from column values, be they of a frame or pooled.
@@ -542,7 +333,7 @@ impl Rendition {
             pad: self.pad.name().to_string(),
             label: self.label(),
             model: first.map(|first| first.model.name().to_string()).unwrap_or_default(),
-            section: self.section_number,
+            section: self.record.section_number(),
             score: first.map_or(f64::NAN, |first| value(first.column)),
             confidence,
             psnr_y: metric(options.psnr, "psnr_y"),
@@ -563,7 +354,7 @@ impl Rendition {
 
     /// Returns what became of a reference frame in the present section.
     pub fn compared(&self, outcome: Outcome) -> Compared {
-        Compared { rendition: self.number, section: self.section_number, outcome, frame: None }
+        Compared { rendition: self.number, section: self.record.section_number(), outcome, frame: None }
     }
 
     /// An event of this rendition.
@@ -581,41 +372,31 @@ impl Rendition {
         method: PoolMethod,
         options: Reported,
     ) -> Option<Structure> {
-        let section = std::mem::take(&mut self.section);
-        self.totals += section.counts;
-        self.run += section.counts;
-        let Some(last) = &section.last else {
-            // Frames after a flush may be earlier: windows go back in another section only.
-            self.section_number += u32::from(section.has_windows);
+        let Some(ended) = self.record.end_section(method) else {
+            self.record.begin_section();
             return None;
         };
-        let values: Vec<f64> = section.pools.iter().map(|pool| method.of(pool)).collect();
-        let end = |time: Option<StreamTime>| {
-            let time = time?;
-            Some(last.duration.map_or(time, |duration| time.saturating_add(duration)).0)
-        };
-        let running_end = last.running_time.saturating_add(last.lasts.unwrap_or(ClockTime::ZERO));
         let message = PooledMessage {
             common: Common {
-                timestamp: end(last.timestamp),
-                stream_time: end(last.stream_time),
-                running_time: Some(running_end),
-                duration: Some(section.duration.map_or(ClockTime::ZERO, |duration| duration.0)),
-                ..self.common(plan, &values, options)
+                timestamp: ended.timestamp,
+                stream_time: ended.stream_time,
+                running_time: Some(ended.running_time),
+                duration: Some(ended.duration),
+                ..self.common(plan, &ended.values, options)
             },
             pool_method: method.nick(),
             reason: reason.into(),
-            counts: section.counts,
-            stats: stats(&section.summary),
+            counts: ended.counts,
+            stats: stats(&ended.summary),
             provenance: Some(provenance),
         };
-        self.section_number += 1;
+        self.record.begin_section();
         Some(message.to_structure("pooled"))
     }
 
     /// Returns the message for a window.
     pub fn window(&mut self, plan: &Plan, figures: &Figures, length: u64, method: PoolMethod) -> Structure {
-        self.section.has_windows = true;
+        self.record.has_window();
         let scored = figures.summary.pool.pooled().map_or(0, |pooled| pooled.count);
         let first = plan.models.first().map(|first| first.model.name().to_string()).unwrap_or_default();
         let score = method.of(&figures.summary.pool);
@@ -627,7 +408,7 @@ impl Rendition {
                 label: self.label(),
                 models: vec![(first.clone(), score)],
                 model: first,
-                section: self.section_number,
+                section: self.record.section_number(),
                 score,
                 ..Common::default()
             },
@@ -640,43 +421,16 @@ impl Rendition {
         message.to_structure("window")
     }
 
-    /// Forgets what was counted and scored since the start.
-    pub fn reset_stats(&mut self) {
-        self.totals = Counts::default();
-        self.scored_again = 0;
-        self.summary = Summary::default();
-        self.last_score = None;
-    }
-
-    /// Returns the counts since the start or the last reset, the open section included.
-    pub fn counts(&self) -> Counts {
-        let mut counts = self.totals;
-        counts += self.section.counts;
-        counts
-    }
-
-    /// Returns the counts since the start, resets or not: those of the results file.
-    pub fn run_counts(&self) -> Counts {
-        let mut counts = self.run;
-        counts += self.section.counts;
-        counts
-    }
-
-    /// Scores since the start.
-    pub fn summary(&self) -> &Summary {
-        &self.summary
-    }
-
     /// Counters and figures since the start, for the property `stats`.
     pub fn stats(&self) -> Structure {
-        let counts = self.counts();
-        let open = self.section.last.is_some();
+        let (record, estimate) = (&self.record, self.alignment.estimate());
+        let counts = record.counts();
         let mut s = Structure::builder("stats")
-            .field("sections", u64::from(self.section_number) + u64::from(open))
+            .field("sections", record.sections())
             .field("alarm", self.health.alarms().iter().any(|(_, raised)| *raised))
-            .field_if_some("score-last", self.last_score)
-            .field_if_some("offset", self.estimate().map(|estimate| estimate.offset))
-            .field_if_some("offset-confidence", self.estimate().map(|estimate| estimate.confidence))
+            .field_if_some("score-last", record.last_score())
+            .field_if_some("offset", estimate.map(|estimate| estimate.offset))
+            .field_if_some("offset-confidence", estimate.map(|estimate| estimate.confidence))
             .build();
         for (name, count) in counts.in_statistics() {
             s.set(name, count);
@@ -687,7 +441,7 @@ impl Rendition {
             }
         };
         if counts.scored > 0 {
-            figures("score", stats(&self.summary));
+            figures("score", stats(record.summary()));
         }
         if let Some(window) = self.health.figures() {
             figures("window", stats(&window.summary));

@@ -91,7 +91,7 @@ impl Scores {
         let at = stamp.running_time;
         let written = self.has_results && (self.provisional_results || !pair.provisional);
         if written {
-            rendition.add_totals(&score.totals);
+            rendition.record.add_totals(&score.totals);
         }
         let PairScore { values, totals, discont, .. } = score;
         let Some(values) = values else {
@@ -110,7 +110,7 @@ impl Scores {
         match state {
             ScoreState::Aligning => rendition.count(at, Counts { aligning: 1, ..Default::default() }),
             ScoreState::Discont => rendition.count(at, Counts { discont: 1, ..Default::default() }),
-            _ => rendition.scored(stamp, &values, first, pair.repeated),
+            _ => rendition.record.scored(stamp, &values, first, pair.repeated),
         }
         let scored =
             Scored { stamp, section: compared.section, pair: &pair, state, discont, values: &values };
@@ -144,7 +144,7 @@ impl Scores {
             offset: scored.pair.offset.saturating_neg(),
             state: scored.state,
             section: scored.section,
-            coverage: rendition.run_counts().coverage(),
+            coverage: rendition.record.run_counts().coverage(),
             values: scored.values.to_vec(),
             totals,
         };
@@ -257,14 +257,14 @@ impl Scores {
         if !self.has_results || !reference.has_begun() {
             return;
         }
-        let totals = rendition.results_totals();
+        let totals = rendition.record.results_totals();
         let geometry = reference.input.info.as_ref().and_then(|info| geometry(info));
         let aggregates = geometry.map(|geometry| totals.aggregates(&self.plan, geometry));
         let ending = Ending {
             aggregates: named(&aggregates.unwrap_or_default()),
             offset: rendition.offset().saturating_neg(),
-            coverage: rendition.run_counts().coverage(),
-            frames: named(&rendition.run_counts().in_files().collect::<Vec<_>>()),
+            coverage: rendition.record.run_counts().coverage(),
+            frames: named(&rendition.record.run_counts().in_files().collect::<Vec<_>>()),
             backend: named(made_by),
             incomplete: rendition.settings.incomplete.clone(),
             damaged: rendition.settings.damaged.clone(),
@@ -307,7 +307,7 @@ impl Scores {
         };
         ScoreMeta {
             index: index_field(stamp.index),
-            section: streams.renditions.first().map_or(0, |rendition| rendition.section_number),
+            section: streams.renditions.first().map_or(0, |rendition| rendition.record.section_number()),
             running_time: Some(stamp.running_time),
             scores: compared.iter().filter_map(score).collect(),
         }

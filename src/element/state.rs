@@ -543,7 +543,7 @@ impl State {
     pub fn reset_stats(&mut self, actions: &mut Actions) {
         for i in 0..self.streams.renditions.len() {
             self.end_rendition(i, "reset", actions);
-            self.streams.renditions[i].reset_stats();
+            self.streams.renditions[i].record.reset();
         }
         self.tally.reset();
     }

@@ -13,12 +13,13 @@ use watch::thumbnail::Thumbnail;
 
 use super::CAT;
 use super::action::{Action, Actions};
+use super::alignment::Found;
 use super::downstream::{Compared, Damage, Delayed, Heat, Outcome, Pair, Stamp};
 use super::error::Error;
 use super::heads::Clock;
 use super::input::{Input, Next};
 use super::overload::Cause;
-use super::rendition::{Alignment, Shown};
+use super::rendition::Shown;
 use super::report::event::{Event, EventMessage, EventState};
 use super::report::message::ScoreState;
 use super::schedule::{Step, decide};
@@ -190,7 +191,7 @@ impl State {
             } else {
                 gst::log!(CAT, obj = rendition.pad, "frame {} has no reference frame", item.at);
                 self.miss_reference(item.at, clock, actions);
-                let unmoved = self.streams.renditions[i].unmoved(item.at);
+                let unmoved = self.streams.renditions[i].alignment.unmoved(item.at);
                 self.look_at_distorted(i, item.at, unmoved, seen, actions);
                 let at = self.streams.reference.last_time.unwrap_or(item.at);
                 let rendition = &mut self.streams.renditions[i];
@@ -234,7 +235,7 @@ impl State {
         let Some(reference) = self.streams.reference.input.skip() else { return Ok(()) };
         let mut compared = vec![];
         for rendition in self.streams.renditions.iter_mut().filter(|rendition| rendition.is_active()) {
-            rendition.stamped(&stamp);
+            rendition.record.stamped(&stamp);
             rendition.count(now, Counts { unpaired: 1, ..Default::default() });
             compared.push(rendition.compared(ScoreState::Unpaired.into()));
         }
@@ -338,7 +339,7 @@ impl State {
                 displayed = found.clone();
             }
             if let (Some(Shown { running_time, .. }), true) = (&found, paired[i]) {
-                shown.push((i, *running_time, self.streams.renditions[i].unmoved(*running_time)));
+                shown.push((i, *running_time, self.streams.renditions[i].alignment.unmoved(*running_time)));
             }
             compared.push(self.compare(i, found, paired[i], &taken, &mut submitted, actions)?);
         }
@@ -358,7 +359,7 @@ impl State {
         // An offset that is found now counts from the next frame on.
         if let Some(thumbnail) = &seen.reference {
             for i in renditions.filter(|i| active[*i]) {
-                let found = self.streams.renditions[i].align_reference(at, thumbnail);
+                let found = self.streams.renditions[i].alignment.push_reference(at, thumbnail);
                 self.aligned(i, found, actions);
             }
         }
@@ -408,7 +409,7 @@ impl State {
         let Taken { stamp, late, excused } = taken;
         let at = stamp.running_time;
         let rendition = &mut self.streams.renditions[i];
-        rendition.stamped(stamp);
+        rendition.record.stamped(stamp);
         for event in rendition.health.frame(at, is_paired, *excused) {
             actions.push(Action::Post(rendition.event(event)));
         }
@@ -431,8 +432,10 @@ impl State {
                 self.scores.begin_results(rendition, self.streams.reference.input.info.as_deref());
                 let stored = rendition.input.stored.clone();
                 submitted.extend(stored.map(|info| (rendition.number, Frame { buffer, info })));
-                let provisional = rendition.is_provisional(at);
-                actions.extend(rendition.gave_up(at).map(|event| Action::Post(rendition.event(event))));
+                let provisional = rendition.alignment.is_provisional(at);
+                actions.extend(
+                    rendition.alignment.gave_up(at).map(|event| Action::Post(rendition.event(event))),
+                );
                 Outcome::Pending(Pair {
                     since: Instant::now(),
                     dist_running_time: running_time,
@@ -529,14 +532,14 @@ impl State {
                 actions.push(Action::Post(rendition.event(event)));
             }
         }
-        let found = rendition.align_distorted(unmoved, thumbnail);
+        let found = rendition.alignment.push_distorted(unmoved, thumbnail);
         self.aligned(i, found, actions);
     }
 
     /// Reports an offset that was found. If frames are moved by it, others are paired from now on, and those that were
     /// paired wrongly are named.
-    fn aligned(&mut self, i: usize, found: Option<Alignment>, actions: &mut Actions) {
-        let Some(Alignment { event, wrong_since }) = found else { return };
+    fn aligned(&mut self, i: usize, found: Option<Found>, actions: &mut Actions) {
+        let Some(Found { event, wrong_since }) = found else { return };
         let rendition = &self.streams.renditions[i];
         let offset = event.offset;
         gst::debug!(CAT, obj = rendition.pad, "late by {offset:?} ns");
@@ -555,7 +558,7 @@ impl State {
             actions.push(Action::Post(rendition.event(mispaired)));
             self.downstream.doubt(rendition.number, first);
         }
-        if rendition.is_moved() {
+        if rendition.alignment.is_moved() {
             self.announce_latency(None, actions);
         }
     }
@@ -578,7 +581,7 @@ impl State {
     fn left_out(&self, stamp: &Stamp, clock: Clock, actions: &mut Actions) {
         let mut counts = (0, 0);
         for rendition in &self.streams.renditions {
-            let of = rendition.counts();
+            let of = rendition.record.counts();
             counts = (counts.0 + of.scored, counts.1 + of.skipped);
         }
         let late = clock.due.and_then(|due| due.checked_sub(stamp.running_time));

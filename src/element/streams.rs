@@ -293,7 +293,7 @@ impl Streams {
     /// Returns an error if too few frames have a score, which makes all the others worth little.
     pub fn check_coverage(&self, least: f64) -> Result<(), Error> {
         for rendition in self.renditions.iter().filter(|rendition| rendition.settings.enabled) {
-            let coverage = rendition.counts().coverage();
+            let coverage = rendition.record.counts().coverage();
             if coverage < least {
                 return Err(Error::Coverage { pad: rendition.input.name(), coverage, least });
             }

@@ -127,16 +127,16 @@ impl Tally {
 
 /// Returns the figures of one rendition: of the last window, or of the whole run where there are no windows.
 fn pad_figures(rendition: &Rendition, model: &str) -> prometheus::Pad {
-    let all = || stats(rendition.summary());
+    let all = || stats(rendition.record.summary());
     let figures = rendition.health.figures().map_or_else(all, |window| stats(&window.summary));
     let score = |(stat, value)| prometheus::Score { model: model.into(), stat, value };
-    let counts = rendition.counts();
+    let counts = rendition.record.counts();
     prometheus::Pad {
         name: rendition.pad.name().to_string(),
         label: rendition.label(),
         scores: figures.fields().into_iter().map(score).collect(),
         frames: vec![
-            ("scored", counts.scored - rendition.scored_again),
+            ("scored", counts.scored - rendition.record.scored_again()),
             ("unpaired", counts.unpaired),
             ("skipped", counts.skipped),
             ("repeated", counts.repeated),
@@ -152,8 +152,8 @@ fn pad_figures(rendition: &Rendition, model: &str) -> prometheus::Pad {
             .chain([(Event::Stalled, rendition.input.quiet.is_stalled())])
             .map(|(event, raised)| (event.name(), raised))
             .collect(),
-        offset: rendition.estimate().map(|estimate| estimate.offset as f64 / 1e9),
-        last_score: rendition.last_score_time(),
+        offset: rendition.alignment.estimate().map(|estimate| estimate.offset as f64 / 1e9),
+        last_score: rendition.record.last_score_time(),
         verified: counts.verified,
         wrong: counts.wrong,
     }

@@ -229,9 +229,7 @@ impl WorkerThread {
             trial: fallback.map(|fallback| Trial { fallback, taken: vec![] }),
             on_wrong: OnWrongScore::default(),
             distrust,
-            recent: VecDeque::new(),
-            unsubmitted: 0,
-            waited_for: 0,
+            history: History::default(),
             withheld: vec![],
             last_of_gpu: None,
             follow,
@@ -351,6 +349,17 @@ impl Waiter {
 /// Readers of the frames of each stream as pictures, by number of the rendition; `None` for the reference.
 type Importers = Vec<(Option<u64>, Importer)>;
 
+/// Reference frames that pairs to come may need.
+#[derive(Default)]
+struct History {
+    /// The last reference frames of the run, oldest first, as many as scores depend on and one more.
+    recent: VecDeque<Group>,
+    /// The number of the last ones that were not submitted to the session, because no pair has needed them so far.
+    unsubmitted: usize,
+    /// The number of reference frames that the last pair still waits for.
+    waited_for: usize,
+}
+
 /// Data of the worker's thread.
 struct Worker {
     queue: Receiver<Job>,
@@ -365,12 +374,7 @@ struct Worker {
     trial: Option<Trial>,
     on_wrong: OnWrongScore,
     distrust: Distrust,
-    /// The last reference frames of the run, oldest first, as many as scores depend on and one more.
-    recent: VecDeque<Group>,
-    /// The number of the last ones that were not submitted to the session, because no pair has needed them so far.
-    unsubmitted: usize,
-    /// The number of reference frames that the last pair still waits for.
-    waited_for: usize,
+    history: History,
     /// Reports on a GPU that computed wrong scores. They are delivered once another backend has taken over and the last score
     /// that the GPU had a part in was delivered: those that follow are right.
     withheld: Vec<News>,
@@ -424,12 +428,12 @@ impl Worker {
                     self.drain();
                     // The session forgets the frames before. Those that are still of use are submitted again with the next
                     // pair.
-                    self.unsubmitted = self.recent.len();
-                    self.waited_for = 0;
+                    self.history.unsubmitted = self.history.recent.len();
+                    self.history.waited_for = 0;
                     self.attempt(|worker| worker.prepare(setup));
                 }
                 Job::Group(group) => self.follow_reference(group),
-                Job::Gap if self.unsubmitted == 0 => self.attempt(Self::gap),
+                Job::Gap if self.history.unsubmitted == 0 => self.attempt(Self::gap),
                 // The session has not had the frames before the gap.
                 Job::Gap => {
                     self.forget_reference();
@@ -452,39 +456,40 @@ impl Worker {
     /// hours costs no computing time.
     fn follow_reference(&mut self, group: Group) {
         // The frame may have been submitted before, to complete the scores of an earlier setup.
-        if self.recent.back().is_some_and(|last| last.index == group.index) {
-            self.recent.pop_back();
-            self.unsubmitted = self.unsubmitted.saturating_sub(1);
+        if self.history.recent.back().is_some_and(|last| last.index == group.index) {
+            self.history.recent.pop_back();
+            self.history.unsubmitted = self.history.unsubmitted.saturating_sub(1);
         }
         let history = Group { distorted: vec![], ..group.clone() };
         let lookback = self.session.plan().lookback();
         let is_pair = !group.distorted.is_empty();
-        let submitted = is_pair || self.waited_for > 0;
+        let submitted = is_pair || self.history.waited_for > 0;
         if submitted {
             self.submit_unsubmitted();
-            self.waited_for = if is_pair { self.session.lookahead() as usize } else { self.waited_for - 1 };
+            self.history.waited_for =
+                if is_pair { self.session.lookahead() as usize } else { self.history.waited_for - 1 };
             self.submit_when_possible(group, true);
         } else {
             self.done(&group);
         }
-        self.recent.push_back(history);
-        self.unsubmitted = if submitted { 0 } else { self.unsubmitted + 1 };
+        self.history.recent.push_back(history);
+        self.history.unsubmitted = if submitted { 0 } else { self.history.unsubmitted + 1 };
         // One more than scores depend on, as the last one may come again.
-        let more = self.recent.len().saturating_sub(lookback + 1);
-        self.recent.drain(..more);
+        let more = self.history.recent.len().saturating_sub(lookback + 1);
+        self.history.recent.drain(..more);
     }
 
     /// Submits the last reference frames that the session has not had. Where it lacks others before these, a new run begins
     /// with them: it has as many frames as scores depend on.
     fn submit_unsubmitted(&mut self) {
-        if self.unsubmitted > self.recent.len() {
+        if self.history.unsubmitted > self.history.recent.len() {
             self.attempt(|worker| worker.end_run(false));
         }
-        let known = self.recent.len().saturating_sub(self.unsubmitted);
-        for group in self.recent.iter().skip(known).cloned().collect::<Vec<_>>() {
+        let known = self.history.recent.len().saturating_sub(self.history.unsubmitted);
+        for group in self.history.recent.iter().skip(known).cloned().collect::<Vec<_>>() {
             self.submit_when_possible(group, false);
         }
-        self.unsubmitted = 0;
+        self.history.unsubmitted = 0;
     }
 
     /// Reports that nothing more comes of a group.
@@ -494,9 +499,7 @@ impl Worker {
 
     /// The reference frames to come have nothing to do with those before.
     fn forget_reference(&mut self) {
-        self.recent.clear();
-        self.unsubmitted = 0;
-        self.waited_for = 0;
+        self.history = History::default();
     }
 
     /// Submits a group once there is room. `counted`: the element waits to hear that it is done.
@@ -631,10 +634,10 @@ impl Worker {
         self.importers.clear();
         let chroma = self.session.plan().work.chroma();
         let mut mapped = vec![];
-        let submitted = self.recent.len().saturating_sub(self.unsubmitted);
+        let submitted = self.history.recent.len().saturating_sub(self.history.unsubmitted);
         let needed = self.session.lags().min(submitted);
         for Group { reference: Frame { buffer, info }, .. } in
-            self.recent.range(submitted - needed..submitted)
+            self.history.recent.range(submitted - needed..submitted)
         {
             let mut importer = Importer::new(info, chroma);
             let unreadable = |source| Error::Buffer { pad: REFERENCE.into(), source };
@@ -646,7 +649,7 @@ impl Worker {
             Some(backend::Group { reference, distorted: vec![], history_only: true })
         });
         self.session.take_over(backend, groups.collect())?;
-        self.last_of_gpu = self.recent.back().map(|last| last.index);
+        self.last_of_gpu = self.history.recent.back().map(|last| last.index);
         self.news.push(News::Backend(Used::of(&self.session)));
         self.collect()
     }
