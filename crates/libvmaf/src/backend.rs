@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
+use std::time::Duration;
 
 use engine::audit::{Audit, Verify};
 use engine::backend::cpu::Cpu;
@@ -29,11 +30,14 @@ const VERIFIED: f64 = 0.001;
 /// Bytes of page-locked pictures that the process may have; others are in ordinary memory.
 const LOCKED_MOST: usize = 1 << 30;
 
+/// About the time that it takes to open a GPU. A context that has not computed for as long does not open one: there are programs
+/// that make thousands of contexts with a pair or a few each, for which the CPU is faster. All others lose less than that.
+pub const OPENING_TIME: Duration = Duration::from_millis(300);
+
 /// Where a context may compute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Choice {
-    /// On the CPU until a GPU is open, which is begun with the second pair. To open a GPU takes longer than to compute some
-    /// pairs, and there are programs that make a context for each pair.
+    /// On the CPU first, and then on a GPU ([`OPENING_TIME`]).
     Auto,
     /// On a GPU; without one there are no scores.
     Hip,
@@ -197,13 +201,24 @@ fn verified() -> f64 {
     })
 }
 
-/// The GPUs that contexts of this process compute on, once for each context.
-static BUSY: Mutex<Vec<Arc<Device>>> = Mutex::new(vec![]);
+/// The GPUs that contexts compute on, once for each context, of the process with this number.
+struct Devices {
+    process: u32,
+    devices: Vec<Arc<Device>>,
+}
+
+static BUSY: Mutex<Devices> = Mutex::new(Devices { process: 0, devices: vec![] });
 /// Bytes of page-locked pictures.
 static LOCKED: AtomicUsize = AtomicUsize::new(0);
 
-fn busy() -> MutexGuard<'static, Vec<Arc<Device>>> {
-    BUSY.lock().unwrap_or_else(PoisonError::into_inner)
+fn busy() -> MutexGuard<'static, Devices> {
+    let mut busy = BUSY.lock().unwrap_or_else(PoisonError::into_inner);
+    if busy.process != std::process::id() {
+        // A child after `fork` has no GPU, and need not have the page-locked memory of its parent.
+        std::mem::forget(std::mem::take(&mut busy.devices));
+        busy.process = std::process::id();
+    }
+    busy
 }
 
 /// Counts a context that computes on a GPU until it is dropped.
@@ -211,7 +226,7 @@ pub struct Busy(Option<Arc<Device>>);
 
 impl Busy {
     fn on(device: Option<Arc<Device>>) -> Self {
-        busy().extend(device.clone());
+        busy().devices.extend(device.clone());
         Self(device)
     }
 }
@@ -220,7 +235,7 @@ impl Drop for Busy {
     fn drop(&mut self) {
         let mut busy = busy();
         let same = |other: &Arc<Device>| self.0.as_ref().is_some_and(|device| Arc::ptr_eq(device, other));
-        let device = busy.iter().position(same).map(|at| busy.swap_remove(at));
+        let device = busy.devices.iter().position(same).map(|at| busy.devices.swap_remove(at));
         // The last user closes the GPU, which others do not wait for.
         drop(busy);
         drop(device);
@@ -236,7 +251,7 @@ pub struct Locked {
 impl Locked {
     /// Takes zeroed memory, if a context computes on a GPU and there are not too many such pictures.
     pub fn new(size: usize) -> Option<Self> {
-        let device = busy().last().cloned()?;
+        let device = busy().devices.last().cloned()?;
         let more = |all: usize| all.checked_add(size).filter(|all| *all <= LOCKED_MOST);
         LOCKED.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok()?;
         match Pinned::new(device, size) {

@@ -8,12 +8,13 @@
 
 use std::collections::VecDeque;
 use std::fmt::Display;
+use std::time::Instant;
 
 use engine::audit::Audit;
 use engine::backend::{Backend, BackendError, Group, Ticket};
 use engine::metrics::FrameSums;
 
-use crate::backend::{Busy, Choice, Gpu, Opening, Task, warn_without_gpu};
+use crate::backend::{Busy, Choice, Gpu, OPENING_TIME, Opening, Task, warn_without_gpu};
 use crate::log::{Level, log};
 use crate::picture::Held;
 
@@ -57,7 +58,8 @@ struct Flying {
 
 /// Where pairs are computed.
 enum Place {
-    Cpu,
+    /// The CPU, since then.
+    Cpu(Instant),
     /// The CPU, until a GPU is there.
     Opening(Opening),
     Gpu {
@@ -81,7 +83,7 @@ pub struct Flight {
 impl Flight {
     /// Prepares a GPU, or else the CPU. `previous`: the latest reference pictures, the last one first.
     pub fn new(task: Task, previous: &VecDeque<Held>, choice: Choice) -> Result<Self, BackendError> {
-        let (place, audit, flying) = (Place::Cpu, None, VecDeque::new());
+        let (place, audit, flying) = (Place::Cpu(Instant::now()), None, VecDeque::new());
         if choice == Choice::Hip {
             let Gpu { backend, audit, busy } = Gpu::new(task.gpu()?, &task, previous)?;
             let previous = task.earlier(previous).rev().cloned().collect();
@@ -101,9 +103,9 @@ impl Flight {
         matches!(self.place, Place::OnlyCpu)
     }
 
-    /// Begins to open a GPU, unless that was done before. Returns true once that has ended.
+    /// Begins to open a GPU once the CPU has computed for some time. Returns true when that has ended.
     pub fn expects_gpu(&mut self) -> bool {
-        if matches!(self.place, Place::Cpu) {
+        if matches!(self.place, Place::Cpu(since) if since.elapsed() >= OPENING_TIME) {
             self.place = match Opening::new(self.task.clone()) {
                 Ok(opening) => Place::Opening(opening),
                 Err(error) => {

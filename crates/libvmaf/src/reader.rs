@@ -185,7 +185,7 @@ impl Reader {
         computing.parts.len() != self.registered.len()
     }
 
-    /// Begins to open a GPU with the second pair, and goes on there once it is open.
+    /// Begins to open a GPU if that is worth its time, and goes on there once it is open.
     fn expect_gpu(&mut self, collector: &mut Collector) {
         let expects = self.choice == Choice::Auto && !self.previous.is_empty();
         if expects && self.flight().is_some_and(Flight::expects_gpu) {

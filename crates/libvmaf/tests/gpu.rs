@@ -29,6 +29,7 @@ const FUNCTIONS: &[Function] = functions![
     a_gpu_is_used_once_it_is_open,
     the_cpu_is_used_where_it_is_chosen,
     a_gpu_is_used_from_the_first_pair_on,
+    a_child_has_pictures_of_its_own,
     without_a_gpu_the_cpu_computes,
     without_a_gpu_there_are_no_scores,
     contexts_share_a_gpu,
@@ -47,6 +48,8 @@ fn main() {
         vec![
             on_rdna("one_pair_stays_on_the_cpu", None),
             on_rdna("a_gpu_is_used_once_it_is_open", None),
+            on_rdna("without_a_gpu_the_cpu_computes", Some(("SWHIP_DEVICES", "0"))),
+            on_rdna("a_child_has_pictures_of_its_own", Some(("HIPVMAF_BACKEND", "hip"))),
             on_rdna("the_cpu_is_used_where_it_is_chosen", Some(("HIPVMAF_BACKEND", "cpu"))),
             on_rdna("a_gpu_is_used_from_the_first_pair_on", Some(("HIPVMAF_BACKEND", "hip"))),
             on_rdna("contexts_share_a_gpu", Some(("HIPVMAF_BACKEND", "hip"))),
@@ -57,10 +60,8 @@ fn main() {
                     said("scores_are_those_of_the_cpu", &[device, ("HIPVMAF_BACKEND", "hip")], line, 2);
                 }
             })),
-            here(("no_gpu_is_in_the_log", || {
+            here(("errors_are_in_the_log", || {
                 let none = ("SWHIP_DEVICES", "0");
-                let line = "libvmaf INFO scoring on the CPU: there is no usable GPU";
-                said("without_a_gpu_the_cpu_computes", &[none], line, 1);
                 let line = "libvmaf ERROR pictures could not be scored: there is no usable GPU";
                 said("without_a_gpu_there_are_no_scores", &[none, ("HIPVMAF_BACKEND", "hip")], line, 1);
                 let line = "libvmaf WARNING HIPVMAF_BACKEND is 'gpu', which is none of auto, hip and cpu";
@@ -284,20 +285,54 @@ fn one_pair_stays_on_the_cpu() {
     assert_eq!(count("calls"), 0);
 }
 
-/// The CPU computes until then.
-fn a_gpu_is_used_once_it_is_open() {
+/// Hands pairs over until the log has a line with this text.
+fn read_until(context: &mut Context, line: &str) {
     let log = tempfile::NamedTempFile::new().unwrap();
     // SAFETY: both are open files.
     assert_eq!(unsafe { libc::dup2(log.as_raw_fd(), 2) }, 2);
-    let mut context = Context::new(SMALL, 0, 1, &["psnr"]);
-    while !std::fs::read_to_string(log.path()).unwrap().contains("libvmaf INFO scoring on the AMD GPU") {
+    while !std::fs::read_to_string(log.path()).unwrap().contains(line) {
         assert_eq!(context.read(), 0);
     }
+}
+
+/// The CPU computes until then.
+fn a_gpu_is_used_once_it_is_open() {
+    let mut context = Context::new(SMALL, 0, 1, &["psnr"]);
+    read_until(&mut context, "libvmaf INFO scoring on the AMD GPU");
     let before = count("h2d");
     let context = context.read_all(8);
     assert!(count("h2d") > before);
     let pairs = context.pairs;
     same(&context.report(), &Context::on_cpu(SMALL, 1, &["psnr"]).read_all(pairs).report());
+}
+
+/// Memory that the parent has page-locked need not be there in the child.
+fn a_child_has_pictures_of_its_own() {
+    let Kind { bits, width, height } = SMALL;
+    let place = || {
+        let mut picture = VmafPicture::default();
+        // SAFETY: the pointer can be written to, and the picture is one of the library.
+        unsafe {
+            assert_eq!(vmaf_picture_alloc(&mut picture, 1, bits, width, height), 0);
+            let place = picture.data[0];
+            assert_eq!(vmaf_picture_unref(&mut picture), 0);
+            place
+        }
+    };
+    let context = Context::new(SMALL, 0, 1, &[]).read_all(2);
+    let parents = place();
+    assert_eq!(place(), parents, "memory is used again");
+    // SAFETY: the child takes no lock that another thread may have, and ends.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        // SAFETY: ends the process.
+        unsafe { libc::_exit(i32::from(place() == parents)) };
+    }
+    let mut status = -1;
+    // SAFETY: waits for the child.
+    assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
+    assert_eq!(status, 0);
+    context.report();
 }
 
 fn the_cpu_is_used_where_it_is_chosen() {
@@ -316,8 +351,11 @@ fn a_gpu_is_used_from_the_first_pair_on() {
 }
 
 fn without_a_gpu_the_cpu_computes() {
-    let expected = Context::on_cpu(SMALL, 1, &[]).read_all(4).report();
-    same(&Context::new(SMALL, 0, 1, &[]).read_all(4).report(), &expected);
+    let mut context = Context::new(SMALL, 0, 1, &[]);
+    read_until(&mut context, "libvmaf INFO scoring on the CPU: there is no usable GPU");
+    let context = context.read_all(4);
+    let pairs = context.pairs;
+    same(&context.report(), &Context::on_cpu(SMALL, 1, &[]).read_all(pairs).report());
 }
 
 fn without_a_gpu_there_are_no_scores() {
