@@ -66,6 +66,9 @@ pub struct Args {
     /// Fail instead of adapting videos that do not match the original
     #[arg(long)]
     pub strict: bool,
+    /// Fail if fewer of the original's frames were scored than this share, from 0 to 1
+    #[arg(long, value_name = "SHARE", value_parser = share)]
+    pub min_coverage: Option<f64>,
 
     /// First frame: its number in the original, or a time such as 12.5s or 1:02:03
     #[arg(long, value_name = "POSITION")]
@@ -152,6 +155,10 @@ pub enum Pair {
 
 fn offset(text: &str) -> Result<f64, &'static str> {
     text.parse().ok().filter(|seconds: &f64| seconds.abs() < 1e6).ok_or("not a number of seconds")
+}
+
+fn share(text: &str) -> Result<f64, &'static str> {
+    text.parse().ok().filter(|share| (0.0..=1.0).contains(share)).ok_or("not a share from 0 to 1")
 }
 
 fn property(text: &str) -> Result<(String, String), &'static str> {

@@ -218,14 +218,15 @@ fn pair(
     renditions: &[Option<File>],
 ) -> Result<Vec<Option<Pairing>>, Error> {
     let is_set = args.offset != 0.0 || args.properties.iter().any(|(name, _)| name == "pairing");
+    let kind = Wanted { repeats: args.rate, all: args.min_coverage.is_some(), ..Wanted::default() };
     let wanted = match args.pair {
         Pair::Number => {
             job.properties.push(("pairing".into(), "index".into()));
             None
         }
         Pair::Time => None,
-        Pair::Auto => Some(Wanted { by_picture: false, repeats: args.rate }).filter(|_| !is_set),
-        Pair::Picture => Some(Wanted { by_picture: true, repeats: args.rate }),
+        Pair::Auto => Some(kind).filter(|_| !is_set),
+        Pair::Picture => Some(Wanted { by_picture: true, ..kind }),
     };
     let Some(wanted) = wanted else { return Ok(vec![None; renditions.len()]) };
     let pairings = pairing::plan(job, reference, renditions, wanted)?;
@@ -443,9 +444,26 @@ fn end(args: &Args, outcome: Outcome, report: Result<(), Error>) -> Result<ExitC
                 "no frame of {label} was scored: it shares no moment in time with the original. \
                  --pair number compares frames by their numbers, --offset by another time"
             ))),
-            None if outcome.damaged.is_empty() => Ok(ExitCode::SUCCESS),
-            None => Err(Error::Damaged("the scores are those of damaged videos, as said above".into())),
+            None if !outcome.damaged.is_empty() => {
+                Err(Error::Damaged("the scores are those of damaged videos, as said above".into()))
+            }
+            None => check_coverage(args, &outcome.renditions).map(|()| ExitCode::SUCCESS),
         },
+    }
+}
+
+/// Fails if fewer frames of the original were scored than `--min-coverage` demands.
+fn check_coverage(args: &Args, renditions: &[Scores]) -> Result<(), Error> {
+    let Some(least) = args.min_coverage else { return Ok(()) };
+    match renditions.iter().find(|scores| scores.coverage() < least) {
+        Some(scores) => Err(Error::Failed(format!(
+            "only {:.1} % of the original's frames were scored with {}, and --min-coverage is {:.1} %; check that the \
+             encode is complete and that the timestamps of both videos match",
+            100.0 * scores.coverage(),
+            scores.label,
+            100.0 * least
+        ))),
+        None => Ok(()),
     }
 }
 

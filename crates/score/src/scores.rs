@@ -6,6 +6,7 @@ use super::pairing::Pairing;
 use gst::ClockTime;
 use gsthipvmaf::message::{FrameMessage, PooledMessage, ScoreState};
 use serde::Serialize;
+use watch::counts::Counts;
 use watch::summary::{Summary, Values};
 
 /// A scored frame, in a few dozen bytes, so that hours of video fit into memory.
@@ -84,6 +85,13 @@ impl Scores {
     /// Sums a count over all sections.
     pub fn count(&self, count: impl Fn(&PooledMessage) -> u64) -> u64 {
         self.sections.iter().map(count).sum()
+    }
+
+    /// Returns the share of the reference frames that were scored, of those that were sent to the element.
+    pub fn coverage(&self) -> f64 {
+        let mut all = Counts::default();
+        self.sections.iter().for_each(|section| all += section.counts);
+        all.coverage()
     }
 
     /// Returns the number of frames without a partner: of the original, and of the rendition.

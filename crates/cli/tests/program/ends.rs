@@ -29,6 +29,40 @@ fn results(folder: &Path) -> Value {
     serde_json::from_slice(&fs::read(folder.join("results.json")).unwrap()).unwrap()
 }
 
+/// An encode that ends early has the scores of what there is, unless more is demanded.
+#[test]
+fn the_share_of_the_scored_frames_can_be_demanded() {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, frames) in [("film.y4m", 10), ("short.y4m", 6)] {
+        run(&format!(
+            "videotestsrc num-buffers={frames} pattern=ball ! video/x-raw,format=I420,width=160,height=90,framerate=25/1 \
+             ! y4menc ! filesink location={}",
+            folder.path().join(name).display()
+        ));
+    }
+    let score = |more: &[&str]| {
+        let mut program = hipvmaf("score");
+        program.current_dir(folder.path()).args(["film.y4m", "short.y4m", "--backend", "cpu"]).args(more);
+        Ended::of(program)
+    };
+    for least in [&[][..], &["--min-coverage", "0.6"]] {
+        let ended = score(least);
+        assert!(ended.status.success(), "{}", ended.stderr);
+    }
+    for pair in ["auto", "number", "time", "picture"] {
+        let ended = score(&["--min-coverage", "0.61", "--pair", pair]);
+        assert_eq!(ended.status.code(), Some(1), "{pair}: {}", ended.stderr);
+        assert!(
+            ended.stderr.contains("only 60.0 %") && ended.stderr.contains("short.y4m"),
+            "{}",
+            ended.stderr
+        );
+        assert!(ended.stdout.contains("vmaf"), "{pair}: the scores are lost");
+    }
+    let ended = score(&["--min-coverage", "2"]);
+    assert_eq!(ended.status.code(), Some(2), "{}", ended.stderr);
+}
+
 /// Some frames of each can be decoded and scored. Exit code 4 means that others cannot.
 #[test]
 fn damaged_films_are_reported_and_scored_as_far_as_they_go() {

@@ -84,6 +84,8 @@ pub struct Wanted {
     pub by_picture: bool,
     /// Replace missing frames by the one before, as a player would.
     pub repeats: bool,
+    /// Send all frames of the original to the element, so that those without a partner count.
+    pub all: bool,
 }
 
 /// Returns true if a video can be read more than once.
@@ -239,10 +241,9 @@ fn effect(
     let all = job.renditions.len() == planned().count();
     // A frame missing at the end counts as missing; before the beginning it is not part of the motion.
     let before = |pairs: &[Option<usize>], i: usize| pairs[part.start..=i].iter().all(Option::is_none);
-    let counts = job.properties.iter().any(|(name, _)| name == "min-coverage");
     let leaves = |i: usize| {
         let leaves = |plan: &Plan| plan.pairs[i].is_none() && (plan.decimated || before(&plan.pairs, i));
-        all && !counts && !wanted.repeats && planned().all(|(plan, _)| leaves(plan))
+        all && !wanted.all && !wanted.repeats && planned().all(|(plan, _)| leaves(plan))
     };
     let kept: Vec<_> = (0..whole.len()).map(|i| part.contains(&i) && !leaves(i)).collect();
     let left_out = part.clone().filter(|i| !kept[*i]).count() as u64;
