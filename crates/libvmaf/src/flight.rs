@@ -18,8 +18,9 @@ use crate::backend::{Busy, Choice, Gpu, OPENING_TIME, Opening, Task, warn_withou
 use crate::log::{Level, log};
 use crate::picture::Held;
 
-/// So many pairs wait for one that is computed a second time.
-const MOST: usize = 256;
+/// So many pairs wait for one that is computed a second time. A GPU computes several hundred while the CPU computes one, and a
+/// pair that waits has sums and no pictures.
+const MOST: usize = 4096;
 
 /// The pictures of a pair.
 pub struct Pair {
