@@ -103,12 +103,6 @@ pub enum Error {
     )]
     Shape { pad: String, reference: Arc<VideoInfo>, distorted: Arc<VideoInfo> },
     #[error(
-        "only {:.1} % of the reference frames were scored on {pad}, and min-coverage is {:.1} %; check that the distorted \
-         video is complete and that the timestamps of both sides match",
-        100.0 * .coverage, 100.0 * .least
-    )]
-    Coverage { pad: String, coverage: f64, least: f64 },
-    #[error(
         "the caps {caps} on {pad} are not supported; convert the video first: videoconvert ! video/x-raw,format=I420"
     )]
     Caps { pad: String, caps: gst::Caps },
@@ -235,7 +229,6 @@ impl Error {
             | Self::Timestamp(_)
             | Self::Missing { .. }
             | Self::Stalled { .. }
-            | Self::Coverage { .. }
             | Self::Painting(_) => Stream(gst::StreamError::Failed),
             Self::Results { source, .. } | Self::Metrics { source, .. } => match source.kind() {
                 io::ErrorKind::StorageFull => Resource(gst::ResourceError::NoSpaceLeft),

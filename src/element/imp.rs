@@ -127,9 +127,6 @@ pub struct HipVmaf {
         mutable_ready, nick = "Colorimetry",
         blurb = "What to do where caps of both sides say that colours are coded in different ways (range, matrix, transfer, primaries)",
         builder(Colorimetry::default()))]
-    #[property(name = "min-coverage", get, set, type = f64, member = min_coverage,
-        minimum = 0.0, maximum = 1.0, mutable_ready, nick = "Least coverage",
-        blurb = "Share of the reference frames that must have been scored at the end of the stream; less is an error")]
     #[property(name = "pairing", get, set, type = Pairing, member = pairing,
         mutable_ready, nick = "Pairing",
         blurb = "What a reference frame and the distorted frame that it is compared with have in common",

@@ -284,8 +284,6 @@ pub struct Settings {
     pub output: Output,
     pub scale_method: ScaleMethod,
     pub colorimetry: Colorimetry,
-    /// Least share of the reference frames that has to be scored, 0.0..=1.0.
-    pub min_coverage: f64,
     pub pairing: Pairing,
     pub force_live: bool,
     pub metrics_filename: Option<String>,
@@ -537,7 +535,6 @@ impl Default for Settings {
             output: Output::default(),
             scale_method: ScaleMethod::default(),
             colorimetry: Colorimetry::default(),
-            min_coverage: 0.0,
             pairing: Pairing::default(),
             force_live: false,
             metrics_filename: None,

@@ -59,8 +59,6 @@ pub struct State {
     pub attach_meta: bool,
     pub attach_frames: bool,
     pub output: Output,
-    /// Least share of the reference frames that has to be scored.
-    pub min_coverage: f64,
     /// Settings of the present step.
     pub tunables: Tunables,
     /// Running time at which the element began to play.
@@ -101,7 +99,6 @@ impl State {
             attach_meta: settings.attach_meta,
             attach_frames: settings.attach_frames,
             output: settings.output,
-            min_coverage: settings.min_coverage,
             tunables,
             begun: ClockTime::ZERO,
             streams: Streams::new(Reference::new(reference, upcoming), rules),

@@ -290,17 +290,6 @@ impl Streams {
         Ok(())
     }
 
-    /// Returns an error if too few frames have a score, which makes all the others worth little.
-    pub fn check_coverage(&self, least: f64) -> Result<(), Error> {
-        for rendition in self.renditions.iter().filter(|rendition| rendition.settings.enabled) {
-            let coverage = rendition.record.counts().coverage();
-            if coverage < least {
-                return Err(Error::Coverage { pad: rendition.input.name(), coverage, least });
-            }
-        }
-        Ok(())
-    }
-
     /// Looks for pads that have had nothing for longer than `limit` while frames wait, or come, at another one. Without a limit,
     /// nothing is meant to move. `waits_for` says whether a rendition is waited for. Returns the sides that have stalled or
     /// move again, and the names of the pads that move.
