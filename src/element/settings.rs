@@ -129,8 +129,6 @@ pub enum Vendor {
     Amd = 1,
     #[enum_value(name = "NVIDIA", nick = "nvidia")]
     Nvidia = 2,
-    #[enum_value(name = "The name that any had before", nick = "unknown")]
-    Unknown = 3,
 }
 
 /// The key by which frames are paired.
@@ -434,7 +432,7 @@ impl Settings {
     pub fn selection(&self) -> Selection {
         Selection {
             vendor: match self.vendor {
-                Vendor::Any | Vendor::Unknown => None,
+                Vendor::Any => None,
                 Vendor::Amd => Some(gpu::Vendor::Amd),
                 Vendor::Nvidia => Some(gpu::Vendor::Nvidia),
             },

@@ -14,7 +14,6 @@ pub const TESTS: &[Function] = functions![
     an_unknown_model_lists_the_known_ones,
     a_faulty_model_file_is_named_with_reason_and_position,
     settings_that_contradict_each_other_are_refused,
-    old_names_of_values_still_count,
     a_faulty_list_of_features_is_refused_with_what_is_allowed,
     different_sizes_are_refused_with_what_to_insert,
     different_depth_or_chroma_is_refused_with_what_to_insert,
@@ -101,14 +100,6 @@ fn settings_that_contradict_each_other_are_refused() {
         gst::LibraryError::Settings,
         &["vmaf_v0.6.1neg", "twice"],
     );
-}
-
-/// `vendor=unknown` is an old name of `any`.
-fn old_names_of_values_still_count() {
-    let clip = clip();
-    for vendor in ["any", "unknown"] {
-        score(&[("vendor", vendor)], &Input::planar(&clip, false), &Input::planar(&clip, true)).unwrap();
-    }
 }
 
 fn a_faulty_list_of_features_is_refused_with_what_is_allowed() {
