@@ -181,7 +181,7 @@ fn examine(
         Some(Decided { kept, .. }) => keep(args, kept, &mut job),
         None => pair(args, &mut job, &file(&video, timeline.as_ref()), &files)?,
     };
-    let mut steps = steps::of(&job, &sizes);
+    let mut steps = job.steps(&sizes);
     for (pairing, video) in pairings.iter().zip(&distorted) {
         let (Some(pairing), Some(video)) = (pairing, video) else { continue };
         // The pairing reports missing frames individually.

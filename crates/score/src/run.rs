@@ -17,6 +17,7 @@ use super::preprocessing::Preprocessing;
 use super::rendition::{self, Rendition};
 use super::scores::Scores;
 use super::source::{self, Input};
+use super::steps::Step;
 use crate::error::Error;
 use crate::{interrupt, property};
 
@@ -54,6 +55,40 @@ impl Job {
         // The element reports errors in the list.
         let extractors = list.flat_map(|(_, list)| feature_list::parse(list, &[]).unwrap_or_default());
         extractors.flat_map(|extractor| extractor.features(true)).map(|feature| feature.key).collect()
+    }
+
+    /// Returns the steps of a self. `sizes` are the known sizes of the reference and the renditions before the element
+    /// scales them.
+    pub fn steps(&self, sizes: &[Option<(u32, u32)>]) -> Vec<Step> {
+        let mut steps = vec![];
+        let mut add = |video: &str, kind, text| steps.push(Step { video: video.to_owned(), kind, text });
+        for (kind, text) in self.preprocessing.steps() {
+            add(self.reference.given(), kind, text);
+        }
+        let of_reference = sizes.first().copied().flatten();
+        let scale = self.properties.iter().rev().find(|(name, _)| name == "scale-method");
+        for (i, (label, rendition)) in self.renditions.iter().enumerate() {
+            let video = rendition.given().unwrap_or(label);
+            for (kind, text) in self.rendition_preprocessing.get(i).map(|of| of.steps()).unwrap_or_default() {
+                add(video, kind, text);
+            }
+            let size = sizes.get(i + 1).copied().flatten();
+            if let (Some(own), Some(others), Some((_, method))) = (size, of_reference, scale)
+                && own != others
+            {
+                let text = format!(
+                    "scaled from {}x{} to {}x{} by hipvmaf ({method})",
+                    own.0, own.1, others.0, others.1
+                );
+                add(video, "scale", text);
+            }
+            if self.offset != 0 {
+                let when = if self.offset > 0 { "late" } else { "early" };
+                let text = format!("taken to be {when} by {} s", self.offset.unsigned_abs() as f64 / 1e9);
+                add(video, "offset", text);
+            }
+        }
+        steps
     }
 
     /// Returns all existing videos, the original first.

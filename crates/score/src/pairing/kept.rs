@@ -7,7 +7,7 @@ use std::sync::Arc;
 use gst::ClockTime;
 use serde::{Deserialize, Serialize};
 
-use super::Pairing;
+use super::outcome::Pairing;
 use super::retime::{Timing, Timings};
 use crate::run::Job;
 use crate::time_range::TimeRange;
