@@ -5,6 +5,7 @@
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
 use gst::prelude::*;
+use gst::subclass::prelude::ObjectSubclassIsExt;
 
 mod action;
 mod alignment;
@@ -78,6 +79,13 @@ glib::wrapper! {
     pub struct HipVmaf(ObjectSubclass<imp::HipVmaf>)
         @extends gst_base::Aggregator, gst::Element, gst::Object,
         @implements gst::ChildProxy;
+}
+
+impl HipVmaf {
+    /// Returns what the metrics file of a started element contains.
+    pub fn figures(&self) -> Option<watch::prometheus::Figures> {
+        lock(&self.imp().run().state).as_ref().map(state::State::figures)
+    }
 }
 
 /// Registers the element and its meta with a plugin.

@@ -2,13 +2,12 @@
 
 //! A channel on a thread of its own: a failure is handled in its channel and affects no other.
 
+use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
-use std::{fs, io};
 
 use super::alarm_files::AlarmFiles;
 use super::backoff::Backoff;
@@ -24,8 +23,6 @@ const TICK: Duration = Duration::from_millis(100);
 pub struct Watched {
     pub channel: Channel,
     pub state: Shared,
-    /// Prometheus file of the element, while it exists.
-    pub metrics: PathBuf,
     stop: Arc<AtomicBool>,
     thread: Thread,
 }
@@ -37,7 +34,6 @@ impl Watched {
     /// Starts to watch after the previous thread has ended, since both may use the same addresses.
     pub fn start(
         channel: Channel,
-        metrics: PathBuf,
         alarm_files: AlarmFiles,
         measure: bool,
         before: Option<Thread>,
@@ -45,17 +41,16 @@ impl Watched {
         let state = Shared::new(State::new(&channel).into());
         let stop = Arc::new(AtomicBool::new(false));
         let thread = {
-            let (channel, metrics, state, stop) =
-                (channel.clone(), metrics.clone(), state.clone(), stop.clone());
+            let (channel, state, stop) = (channel.clone(), state.clone(), stop.clone());
             thread::Builder::new().name("channel".into()).spawn(move || {
                 if let Some(before) = before {
                     // The result belongs to a channel that was removed.
                     let _ = before.join();
                 }
-                Task { channel, metrics, alarm_files, state, stop, measure }.run()
+                Task { channel, alarm_files, state, stop, measure }.run()
             })?
         };
-        Ok(Self { channel, state, metrics, stop, thread })
+        Ok(Self { channel, state, stop, thread })
     }
 
     /// Returns true if the channel has ended by itself.
@@ -73,7 +68,6 @@ impl Watched {
 /// Data of the thread.
 struct Task {
     channel: Channel,
-    metrics: PathBuf,
     alarm_files: AlarmFiles,
     state: Shared,
     stop: Arc<AtomicBool>,
@@ -116,8 +110,7 @@ impl Task {
     }
 
     fn attempt(&self, well: &mut dyn FnMut(), latencies: &mut Option<String>) -> End {
-        let pipeline =
-            Pipeline::new(&self.channel, &self.metrics, self.state.clone(), &self.alarm_files, self.measure);
+        let pipeline = Pipeline::new(&self.channel, self.state.clone(), &self.alarm_files, self.measure);
         let mut pipeline = match pipeline {
             Ok(pipeline) => pipeline,
             Err(error) => return End::Failed(error.to_string()),
@@ -125,7 +118,6 @@ impl Task {
         let end = pipeline.run(&self.stop, well);
         *latencies = pipeline.latency().map(|latency| latency.table().to_string());
         pipeline.close();
-        remove(&self.metrics);
         end
     }
 
@@ -147,10 +139,4 @@ impl Task {
         }
         self.stop.load(Ordering::Relaxed)
     }
-}
-
-/// Removes the Prometheus file, so that old values are not taken for new ones.
-fn remove(metrics: &Path) {
-    // It may not have been written yet.
-    let _ = fs::remove_file(metrics);
 }

@@ -3,7 +3,6 @@
 //! The set of channels, and how it changes.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 use std::{fmt, io};
@@ -11,7 +10,7 @@ use std::{fmt, io};
 use parking_lot::Mutex;
 
 use super::alarm_files::AlarmFiles;
-use super::channel::{Thread, Watched};
+use super::channel::Watched;
 use super::settings::Channel;
 use super::state::Shared;
 
@@ -22,10 +21,6 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 #[derive(Clone)]
 pub struct ChannelSet {
     channels: Arc<Mutex<Vec<Watched>>>,
-    /// Folder for the Prometheus files of the elements.
-    folder: Arc<tempfile::TempDir>,
-    /// Number of channels started so far.
-    count: Arc<AtomicU64>,
     alarm_files: AlarmFiles,
     measure: bool,
 }
@@ -41,9 +36,8 @@ pub struct Changes {
 
 impl ChannelSet {
     /// Creates an empty set. With `measure`, latencies are measured.
-    pub fn new(alarm_files: AlarmFiles, measure: bool) -> io::Result<Self> {
-        let folder = Arc::new(tempfile::tempdir()?);
-        Ok(Self { channels: Arc::default(), folder, count: Arc::default(), alarm_files, measure })
+    pub fn new(alarm_files: AlarmFiles, measure: bool) -> Self {
+        Self { channels: Arc::default(), alarm_files, measure }
     }
 
     /// Watches these channels and no others. Channels with unchanged settings continue.
@@ -62,20 +56,14 @@ impl ChannelSet {
             }
             let list = if before.is_some() { &mut changes.changed } else { &mut changes.started };
             list.push(channel.name.clone());
-            channels.push(self.start(channel, before.map(Watched::stop))?);
+            let before = before.map(Watched::stop);
+            channels.push(Watched::start(channel, self.alarm_files.clone(), self.measure, before)?);
         }
         for watched in old {
             changes.stopped.push(watched.channel.name.clone());
             watched.stop();
         }
         Ok(changes)
-    }
-
-    fn start(&self, channel: Channel, before: Option<Thread>) -> io::Result<Watched> {
-        // A new name, because the previous thread removes its file when it ends.
-        let number = self.count.fetch_add(1, Ordering::Relaxed);
-        let metrics = self.folder.path().join(format!("{number}.prom"));
-        Watched::start(channel, metrics, self.alarm_files.clone(), self.measure, before)
     }
 
     /// Returns the states of all channels.
@@ -86,14 +74,6 @@ impl ChannelSet {
     /// Returns the state of a channel.
     pub fn state(&self, name: &str) -> Option<Shared> {
         self.channels.lock().iter().find(|watched| watched.channel.name == name).map(|w| w.state.clone())
-    }
-
-    /// Returns the Prometheus texts of the elements, with the names of the channels.
-    pub fn figures(&self) -> Vec<(String, String)> {
-        let paths: Vec<_> =
-            self.channels.lock().iter().map(|w| (w.channel.name.clone(), w.metrics.clone())).collect();
-        let read = |(name, path)| Some((name, std::fs::read_to_string(path).ok()?));
-        paths.into_iter().filter_map(read).collect()
     }
 
     /// Returns true if every channel has ended.

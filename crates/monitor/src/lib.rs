@@ -147,7 +147,7 @@ pub fn run(args: &Args) -> Result<(), Error> {
     let mut service = Service::watch()?;
     let alarm_files = AlarmFiles::open(args.state.as_deref(), u64::from(args.incident_size) << 20)?;
     let still_store = alarm_files.still_store.clone();
-    let channel_set = ChannelSet::new(alarm_files, args.latency)?;
+    let channel_set = ChannelSet::new(alarm_files, args.latency);
     let alive = Arc::new(Mutex::new(Instant::now()));
     let app = web::App {
         channel_set: channel_set.clone(),

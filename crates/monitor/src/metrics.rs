@@ -1,62 +1,27 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! Prometheus text for all channels: the metrics of the elements with a label for the channel, and those of the
+//! Prometheus text for all channels: the figures of the elements with a label for the channel, and those of the
 //! sources.
 
 use std::fmt::Write as _;
 
+use watch::prometheus::{self, escaped};
+
 use super::state::{State, Status, Stream};
 
-/// A metric family as text.
-struct Family {
-    name: String,
-    /// The lines with type and help.
-    header: String,
-    samples: String,
+/// Formats the figures of the channels: of their elements, of the channels and of their sources.
+pub fn render(states: &[State]) -> String {
+    let of_element = |state: &State| Some((state.name.clone(), state.element.upgrade()?.figures()?));
+    let elements: Vec<_> = states.iter().filter_map(of_element).collect();
+    let elements: Vec<_> = elements.iter().map(|(name, figures)| (Some(name.as_str()), figures)).collect();
+    [prometheus::render_channels(&elements)]
+        .into_iter()
+        .chain(of_channels(states))
+        .chain(of_sources(states))
+        .collect()
 }
 
-/// Merges the texts of the elements, each with its channel, and adds the metrics of channels and sources.
-pub fn render(elements: &[(String, String)], states: &[State]) -> String {
-    let mut families = vec![];
-    for (channel, text) in elements {
-        merge(&mut families, channel, text);
-    }
-    families.extend(of_channels(states));
-    families.extend(of_sources(states));
-    let families = families.iter().filter(|family| !family.samples.is_empty());
-    families.flat_map(|family| [family.header.as_str(), family.samples.as_str()]).collect()
-}
-
-/// Adds the metrics of an element. Prometheus requires that each family is in one piece.
-fn merge(families: &mut Vec<Family>, channel: &str, text: &str) {
-    let mut current = None;
-    for line in text.lines() {
-        if let Some(comment) = line.strip_prefix("# ") {
-            let name = comment.split(' ').nth(1).unwrap_or_default();
-            let at = families.iter().position(|family| family.name == name).unwrap_or_else(|| {
-                families.push(Family { name: name.into(), header: String::new(), samples: String::new() });
-                families.len() - 1
-            });
-            // Taken from the first element that has the family.
-            if families[at].samples.is_empty() {
-                families[at].header += &format!("{line}\n");
-            }
-            current = Some(at);
-        } else if let Some(at) = current
-            && let Some(end) = line.find(['{', ' '])
-        {
-            let (name, rest) = line.split_at(end);
-            let channel = escaped(channel);
-            let sample = match rest.strip_prefix('{') {
-                Some(rest) => format!("{name}{{channel=\"{channel}\",{rest}\n"),
-                None => format!("{name}{{channel=\"{channel}\"}}{rest}\n"),
-            };
-            families[at].samples += &sample;
-        }
-    }
-}
-
-fn of_channels(states: &[State]) -> [Family; 2] {
+fn of_channels(states: &[State]) -> [String; 2] {
     let family = |name, kind, help, value: fn(&State) -> u64| {
         let samples =
             states.iter().map(|state| (format!("channel=\"{}\"", escaped(&state.name)), value(state)));
@@ -75,7 +40,7 @@ fn of_channels(states: &[State]) -> [Family; 2] {
     ]
 }
 
-fn of_sources(states: &[State]) -> [Family; 3] {
+fn of_sources(states: &[State]) -> [String; 3] {
     let family = |name, kind, help, value: fn(&Stream) -> u64| {
         let of = |state: &State, stream: &Stream| {
             let [channel, pad, label] = [&state.name, &stream.pad, &stream.label].map(|text| escaped(text));
@@ -97,43 +62,22 @@ fn of_sources(states: &[State]) -> [Family; 3] {
     ]
 }
 
-fn written(name: &str, kind: &str, help: &str, samples: impl Iterator<Item = (String, u64)>) -> Family {
+/// Formats a family, unless it has no samples.
+fn written(name: &str, kind: &str, help: &str, samples: impl Iterator<Item = (String, u64)>) -> String {
     let mut text = String::new();
     for (labels, value) in samples {
+        if text.is_empty() {
+            text = format!("# HELP {name} {help}\n# TYPE {name} {kind}\n");
+        }
         // Writing to a string does not fail.
         let _ = writeln!(text, "{name}{{{labels}}} {value}");
     }
-    let header = format!("# HELP {name} {help}\n# TYPE {name} {kind}\n");
-    Family { name: name.into(), header, samples: text }
-}
-
-/// Escapes the value of a label.
-fn escaped(value: &str) -> String {
-    value.replace('\\', r"\\").replace('"', "\\\"").replace('\n', r"\n")
+    text
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn families_of_several_channels_are_in_one_piece() {
-        let text = "# HELP a A.\n# TYPE a gauge\na{label=\"x {y}\"} 1\na{label=\"z\"} NaN\n\
-                    # HELP b B.\n# TYPE b summary\nb_count 2\n";
-        let elements = [("one".into(), text.to_owned()), ("t\"wo".into(), text.to_owned())];
-        let expected = r#"# HELP a A.
-# TYPE a gauge
-a{channel="one",label="x {y}"} 1
-a{channel="one",label="z"} NaN
-a{channel="t\"wo",label="x {y}"} 1
-a{channel="t\"wo",label="z"} NaN
-# HELP b B.
-# TYPE b summary
-b_count{channel="one"} 2
-b_count{channel="t\"wo"} 2
-"#;
-        assert_eq!(render(&elements, &[]), expected);
-    }
 
     #[test]
     fn sources_have_their_own_labels() {
@@ -146,7 +90,7 @@ b_count{channel="t\"wo"} 2
             ..Stream::default()
         };
         state.renditions = vec![Stream { restarts: 2, failures: 3, ..low }];
-        let text = render(&[], &[state]);
+        let text = render(&[state]);
         for line in [
             "hipvmaf_channel_up{channel=\"a\"} 1",
             "hipvmaf_source_up{channel=\"a\",pad=\"ref_sink\",label=\"reference\"} 0",

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use gst::ClockTime;
+use gsthipvmaf::HipVmaf;
 use gsthipvmaf::event::{Event, EventMessage, EventState};
 use gsthipvmaf::message::PooledMessage;
 use parking_lot::Mutex;
@@ -39,6 +40,9 @@ pub struct State {
     /// `cpu` or `hip`, with the name of the GPU.
     pub backend: String,
     pub alarm_low: Option<f64>,
+    /// The element, while there is a pipeline.
+    #[serde(skip)]
+    pub element: glib::WeakRef<HipVmaf>,
     /// Address for alarms.
     #[serde(skip)]
     pub webhook: Option<String>,

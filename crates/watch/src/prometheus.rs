@@ -67,76 +67,95 @@ pub struct Figures {
 
 type Labels<'a> = Vec<(&'static str, &'a str)>;
 
+/// Metrics of a channel, whose name is a label of each sample unless it has none.
+pub type Named<'a> = (Option<&'a str>, &'a Figures);
+
+/// Returns the labels of a sample of a channel.
+fn labels<'a>(channel: Option<&'a str>, others: &[(&'static str, &'a str)]) -> Labels<'a> {
+    channel.map(|channel| ("channel", channel)).into_iter().chain(others.iter().copied()).collect()
+}
+
 impl Pad {
     /// Returns the labels for a sample of this pad.
-    fn labels<'a, const N: usize>(&'a self, others: [(&'static str, &'a str); N]) -> Labels<'a> {
-        [("pad", &*self.name), ("label", &*self.label)].into_iter().chain(others).collect()
+    fn labels<'a, const N: usize>(
+        &'a self,
+        channel: Option<&'a str>,
+        others: [(&'static str, &'a str); N],
+    ) -> Labels<'a> {
+        labels(channel, &[("pad", &*self.name), ("label", &*self.label)]).into_iter().chain(others).collect()
     }
 }
 
 /// Formats the metrics.
 pub fn render(figures: &Figures) -> String {
+    render_channels(&[(None, figures)])
+}
+
+/// Formats the metrics of channels. Each family is in one piece, as Prometheus requires.
+pub fn render_channels(channels: &[Named]) -> String {
+    let pads = || channels.iter().flat_map(|(channel, of)| of.pads.iter().map(|pad| (*channel, pad)));
     let mut text = Text::default();
     text.family(
         "hipvmaf_score",
         "gauge",
         "Score of the last window, or of all frames since the start where no window is set.",
     );
-    for pad in &figures.pads {
+    for (channel, pad) in pads() {
         for Score { model, stat, value } in &pad.scores {
-            text.sample("", pad.labels([("model", model), ("stat", *stat)]), *value);
+            text.sample("", pad.labels(channel, [("model", model), ("stat", *stat)]), *value);
         }
     }
     text.family("hipvmaf_frames_total", "counter", "Frames by what became of them.");
-    for pad in &figures.pads {
+    for (channel, pad) in pads() {
         for (result, count) in &pad.frames {
-            text.sample("", pad.labels([("result", *result)]), *count as f64);
+            text.sample("", pad.labels(channel, [("result", *result)]), *count as f64);
         }
     }
     text.family("hipvmaf_alarm", "gauge", "Whether an alarm is raised: 0 or 1.");
-    for pad in &figures.pads {
+    for (channel, pad) in pads() {
         for (kind, raised) in &pad.alarms {
-            text.sample("", pad.labels([("kind", *kind)]), f64::from(*raised));
+            text.sample("", pad.labels(channel, [("kind", *kind)]), f64::from(*raised));
         }
     }
     text.family("hipvmaf_offset_seconds", "gauge", "Delay of the distorted video against the reference.");
-    for pad in &figures.pads {
+    for (channel, pad) in pads() {
         if let Some(offset) = pad.offset {
-            text.sample("", pad.labels([]), offset);
+            text.sample("", pad.labels(channel, []), offset);
         }
     }
     text.family("hipvmaf_compute_seconds", "summary", "Time that a group of frames takes to compute.");
-    if let Some(time) = &figures.compute_time {
+    for (channel, figures) in channels {
+        let Some(time) = &figures.compute_time else { continue };
         for (quantile, seconds) in &time.quantiles {
-            text.sample("", vec![("quantile", &quantile.to_string())], *seconds);
+            text.sample("", labels(*channel, &[("quantile", &quantile.to_string())]), *seconds);
         }
-        text.sample("_sum", vec![], time.sum);
-        text.sample("_count", vec![], time.count as f64);
+        text.sample("_sum", labels(*channel, &[]), time.sum);
+        text.sample("_count", labels(*channel, &[]), time.count as f64);
     }
     text.family(
         "hipvmaf_verified_total",
         "counter",
         "Frames scored on a GPU that the CPU has computed again.",
     );
-    for pad in &figures.pads {
-        text.sample("", pad.labels([]), pad.verified as f64);
+    for (channel, pad) in pads() {
+        text.sample("", pad.labels(channel, []), pad.verified as f64);
     }
     text.family("hipvmaf_wrong_total", "counter", "Frames for which the CPU came to something else.");
-    for pad in &figures.pads {
-        text.sample("", pad.labels([]), pad.wrong as f64);
+    for (channel, pad) in pads() {
+        text.sample("", pad.labels(channel, []), pad.wrong as f64);
     }
     text.family(
         "hipvmaf_not_verified_total",
         "counter",
         "Groups that were to be computed again and were not.",
     );
-    if !figures.pads.is_empty() {
-        text.sample("", vec![], figures.not_verified as f64);
+    for (channel, figures) in channels.iter().filter(|(_, figures)| !figures.pads.is_empty()) {
+        text.sample("", labels(*channel, &[]), figures.not_verified as f64);
     }
     text.family("hipvmaf_last_score_timestamp_seconds", "gauge", "When the last score was made.");
-    for pad in &figures.pads {
+    for (channel, pad) in pads() {
         if let Some(time) = pad.last_score {
-            text.sample("", pad.labels([]), time);
+            text.sample("", pad.labels(channel, []), time);
         }
     }
     text.out
@@ -180,7 +199,7 @@ impl Text {
 }
 
 /// Escapes the value of a label.
-fn escaped(value: &str) -> String {
+pub fn escaped(value: &str) -> String {
     value.replace('\\', r"\\").replace('"', "\\\"").replace('\n', r"\n")
 }
 
@@ -255,12 +274,20 @@ hipvmaf_last_score_timestamp_seconds{pad="dist_sink",label="720p \"main\""} 1790
     }
 
     #[test]
-    fn families_are_not_torn_apart_by_several_pads() {
+    fn families_are_not_torn_apart_by_pads_and_channels() {
         let mut figures = figures();
         figures.pads.push(figures.pads[0].clone());
-        let text = render(&figures);
+        let text = render_channels(&[(Some("one"), &figures), (Some("t\"wo"), &figures)]);
         assert_eq!(text.matches("# TYPE hipvmaf_score ").count(), 1);
-        assert_eq!(text.matches("hipvmaf_offset_seconds{").count(), 2);
+        assert_eq!(text.matches("hipvmaf_offset_seconds{").count(), 4);
+        for line in [
+            r#"hipvmaf_offset_seconds{channel="t\"wo",pad="dist_sink",label="720p \"main\""} -0.04"#,
+            r#"hipvmaf_compute_seconds{channel="one",quantile="0.5"} 0.001"#,
+            r#"hipvmaf_compute_seconds_count{channel="one"} 1500"#,
+            r#"hipvmaf_not_verified_total{channel="one"} 2"#,
+        ] {
+            assert!(text.lines().any(|found| found == line), "{line} is not in\n{text}");
+        }
     }
 
     /// Parses a quoted label value as Prometheus does, and returns the rest of the text.

@@ -660,6 +660,11 @@ fn clients_that_do_not_read_do_not_block_others() {
         })
         .collect();
     monitor.poll("/api/channels", |overview| overview["channels"][0]["score"].is_f64());
-    assert!(monitor.get("/metrics").contains("hipvmaf_channel_up{channel=\"live\"} 1"));
+    let metrics = monitor.get("/metrics");
+    for sample in
+        ["channel_up{channel=\"live\"} 1", "score{channel=\"live\",pad=\"dist_sink\",label=\"low\",model="]
+    {
+        assert!(metrics.contains(&format!("\nhipvmaf_{sample}")), "no {sample} in\n{metrics}");
+    }
     drop(stalled);
 }

@@ -6,7 +6,6 @@ mod bus;
 mod incident;
 
 use std::error::Error;
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::thread;
@@ -64,17 +63,16 @@ pub struct Pipeline {
 }
 
 impl Pipeline {
-    /// Builds the pipeline. The element writes its Prometheus text into the file `metrics`.
+    /// Builds the pipeline.
     pub fn new(
         channel: &Channel,
-        metrics: &Path,
         state: Shared,
         alarm_files: &AlarmFiles,
         measure: bool,
     ) -> Result<Self, Box<dyn Error>> {
         let element = channel.element()?;
-        element.set_property("metrics-filename", metrics.to_str());
         element.set_property("frame-message", measure || channel.stills);
+        state.lock().element.set(element.downcast_ref());
         let pipeline = gst::Pipeline::new();
         clock::give(&pipeline);
         let feed = gst::ElementFactory::make("tee").property("allow-not-linked", true).build()?;

@@ -136,6 +136,6 @@ async fn readyz(State(app): State<App>) -> Response {
 async fn figures(State(app): State<App>) -> Response {
     let states: Vec<state::State> =
         app.channel_set.states().iter().map(|state| state.lock().clone()).collect();
-    let text = metrics::render(&app.channel_set.figures(), &states);
+    let text = metrics::render(&states);
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response()
 }
