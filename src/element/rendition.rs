@@ -29,7 +29,7 @@ use super::pads::{HipVmafPad, PadSettings};
 use super::record::Record;
 use super::report::event::{Event, EventMessage, EventState};
 use super::report::message::{Common, Confidence, PooledMessage, Stats};
-use super::report::results::Heading;
+use super::report::rows::Heading;
 use super::schedule::Role;
 use super::settings::{PoolMethod, WatchSettings};
 use super::time::running;

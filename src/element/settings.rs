@@ -17,7 +17,6 @@ use gst::ClockTime;
 use watch::alarm::LowLevels;
 
 use super::error::Error;
-use super::report::results::FileFormat;
 use super::time::running;
 
 /// Which scores make the pooled one.
@@ -34,6 +33,16 @@ pub enum PoolMethod {
     Mean = 3,
     #[enum_value(name = "Harmonic mean, which weighs bad frames more", nick = "harmonic_mean")]
     HarmonicMean = 4,
+}
+
+/// The format of a results file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FileFormat {
+    Json,
+    Xml,
+    Csv,
+    /// Lines of JSON that lose nothing.
+    Exact,
 }
 
 /// Format of the results file.

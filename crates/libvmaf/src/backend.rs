@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: MPL-2.0
 
 //! Where pairs are computed: on a GPU that has proven itself, or on the CPU. A GPU is opened when a context needs it, and is
-//! counted as busy from then until the context ends. While one is, the memory of pictures is page-locked, so that the GPU
-//! copies from it directly.
+//! counted as busy from then until the context ends.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
@@ -16,9 +13,10 @@ use engine::backend::hip::Hip;
 use engine::backend::{Backend, BackendError, Group};
 use engine::frame::Geometry;
 use engine::metrics::Work;
-use gpu::{Device, Pinned, Selection};
+use gpu::Selection;
 
 use crate::Errno;
+use crate::locked::Busy;
 use crate::log::{Level, log};
 use crate::picture::Held;
 use crate::threads;
@@ -27,8 +25,6 @@ use crate::threads;
 const DEPTH: usize = 4;
 /// Share of the pairs that the CPU computes again, as in the element.
 const VERIFIED: f64 = 0.001;
-/// Bytes of page-locked pictures that the process may have; others are in ordinary memory.
-const LOCKED_MOST: usize = 1 << 30;
 
 /// About the time that it takes to open a GPU. A context that has not computed for as long does not open one: there are programs
 /// that make thousands of contexts with a pair or a few each, for which the CPU is faster. All others lose less than that.
@@ -199,83 +195,6 @@ fn verified() -> f64 {
         );
         VERIFIED
     })
-}
-
-/// The GPUs that contexts compute on, once for each context, of the process with this number.
-struct Devices {
-    process: u32,
-    devices: Vec<Arc<Device>>,
-}
-
-static BUSY: Mutex<Devices> = Mutex::new(Devices { process: 0, devices: vec![] });
-/// Bytes of page-locked pictures.
-static LOCKED: AtomicUsize = AtomicUsize::new(0);
-
-fn busy() -> MutexGuard<'static, Devices> {
-    let mut busy = BUSY.lock().unwrap_or_else(PoisonError::into_inner);
-    if busy.process != std::process::id() {
-        // A child after `fork` has no GPU, and need not have the page-locked memory of its parent.
-        std::mem::forget(std::mem::take(&mut busy.devices));
-        busy.process = std::process::id();
-    }
-    busy
-}
-
-/// Counts a context that computes on a GPU until it is dropped.
-pub struct Busy(Option<Arc<Device>>);
-
-impl Busy {
-    fn on(device: Option<Arc<Device>>) -> Self {
-        busy().devices.extend(device.clone());
-        Self(device)
-    }
-}
-
-impl Drop for Busy {
-    fn drop(&mut self) {
-        let mut busy = busy();
-        let same = |other: &Arc<Device>| self.0.as_ref().is_some_and(|device| Arc::ptr_eq(device, other));
-        let device = busy.devices.iter().position(same).map(|at| busy.devices.swap_remove(at));
-        // The last user closes the GPU, which others do not wait for.
-        drop(busy);
-        drop(device);
-    }
-}
-
-/// Page-locked memory of a picture. Idle blocks are kept by the GPU for some seconds, and used again.
-pub struct Locked {
-    memory: Pinned,
-    size: usize,
-}
-
-impl Locked {
-    /// Takes zeroed memory, if a context computes on a GPU and there are not too many such pictures.
-    pub fn new(size: usize) -> Option<Self> {
-        let device = busy().devices.last().cloned()?;
-        let more = |all: usize| all.checked_add(size).filter(|all| *all <= LOCKED_MOST);
-        LOCKED.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok()?;
-        match Pinned::new(device, size) {
-            Ok(mut memory) => {
-                memory.bytes_mut().fill(0);
-                Some(Self { memory, size })
-            }
-            Err(_) => {
-                LOCKED.fetch_sub(size, Ordering::Relaxed);
-                None
-            }
-        }
-    }
-
-    /// Returns the address of the first byte.
-    pub fn address(&self) -> usize {
-        self.memory.address() as usize
-    }
-}
-
-impl Drop for Locked {
-    fn drop(&mut self) {
-        LOCKED.fetch_sub(self.size, Ordering::Relaxed);
-    }
 }
 
 /// Writes to the log why no GPU is used.

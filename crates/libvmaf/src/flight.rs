@@ -14,7 +14,8 @@ use engine::audit::Audit;
 use engine::backend::{Backend, BackendError, Group, Ticket};
 use engine::metrics::FrameSums;
 
-use crate::backend::{Busy, Choice, Gpu, OPENING_TIME, Opening, Task, warn_without_gpu};
+use crate::backend::{Choice, Gpu, OPENING_TIME, Opening, Task, warn_without_gpu};
+use crate::locked::Busy;
 use crate::log::{Level, log};
 use crate::picture::Held;
 

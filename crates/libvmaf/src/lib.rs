@@ -13,6 +13,7 @@ mod context;
 mod dictionary;
 pub mod ffi;
 mod flight;
+mod locked;
 mod log;
 mod model;
 mod names;

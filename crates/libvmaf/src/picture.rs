@@ -11,7 +11,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use engine::frame::{BitDepth, Component, Geometry, Lease, Samples};
 
 use crate::Errno;
-use crate::backend::Locked;
+use crate::locked::Locked;
 
 /// A picture as callers have it. The library owns what it points to.
 #[repr(C)]

@@ -4,9 +4,11 @@
 
 pub mod event;
 pub mod exact;
+mod lossless;
 pub mod message;
 pub mod meta;
 mod named;
 pub mod provenance;
 pub mod results;
+pub mod rows;
 pub mod writer;

@@ -13,7 +13,8 @@ use watch::prometheus::{self, Figures};
 
 use super::super::error::Error;
 use super::super::threads::Thread;
-use super::results::{Ending, Heading, Results, Row};
+use super::results::Results;
+use super::rows::{Ending, Heading, Row};
 
 /// The number of jobs in the queue. If it is full, the caller waits for the disk, so that memory stays bounded.
 const QUEUE: usize = 4096;

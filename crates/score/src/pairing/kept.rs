@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::outcome::Pairing;
 use super::retime::{Timing, Timings};
-use crate::run::Job;
+use crate::job::Job;
 use crate::time_range::TimeRange;
 
 /// A pairing of two files.

@@ -13,7 +13,7 @@ mod decide;
 mod display;
 mod kept;
 mod outcome;
-mod retime;
+pub mod retime;
 mod scan;
 pub mod timeline;
 
@@ -21,10 +21,10 @@ use std::sync::Arc;
 
 use gst::ClockTime;
 
+use super::job::Job;
 use super::preprocessing::Preprocessing;
 use super::probe::Video;
 use super::rendition::Rendition;
-use super::run::Job;
 use super::source::Input;
 use super::time_range::TimeRange;
 use crate::error::Error;

@@ -14,8 +14,8 @@ use gst_video::{
 };
 use parking_lot::Mutex;
 
+use super::Frames;
 use super::stream::Stream;
-use super::{Frames, y4m};
 
 /// Bytes per read.
 const CHUNK: usize = 1 << 20;
@@ -291,7 +291,7 @@ impl InOrder {
     /// Reads a frame header. Returns false at the end.
     fn begins(&mut self) -> Result<bool, String> {
         if self.header.is_framed {
-            return match y4m::line(&mut self.input)? {
+            return match line(&mut self.input)? {
                 Some(line) if line.starts_with(b"FRAME") => Ok(true),
                 Some(_) => Err("it is not Y4M to its end: a frame has no header".into()),
                 None => Ok(false),
@@ -329,5 +329,25 @@ impl Frames for InOrder {
             }
         }
         Ok(Some(frame.into_buffer()))
+    }
+}
+
+/// Longest accepted header.
+const LONGEST: usize = 4096;
+
+/// Reads to the end of a line of Y4M; `None` at the end of the file.
+pub fn line(input: &mut dyn Read) -> Result<Option<Vec<u8>>, String> {
+    let mut line = vec![];
+    let mut byte = [0];
+    loop {
+        match input.read(&mut byte) {
+            Ok(0) if line.is_empty() => return Ok(None),
+            Ok(0) => return Err("it ends in the middle of a frame".into()),
+            Ok(_) if byte[0] == b'\n' => return Ok(Some(line)),
+            Ok(_) if line.len() < LONGEST => line.push(byte[0]),
+            Ok(_) => return Err("it is not Y4M to its end: a frame has no header".into()),
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error.to_string()),
+        }
     }
 }

@@ -4,12 +4,10 @@
 
 use std::io::Read;
 
-use super::planes::{Header, Samples};
+use super::planes::{Header, Samples, line};
 
 /// First bytes of a file.
 pub const MAGIC: &[u8] = b"YUV4MPEG2 ";
-/// Longest accepted header.
-const LONGEST: usize = 4096;
 
 /// Reads the header, up to the first frame.
 pub fn header(input: &mut dyn Read, image_rate: gst::Fraction) -> Result<Header, String> {
@@ -42,23 +40,6 @@ pub fn header(input: &mut dyn Read, image_rate: gst::Fraction) -> Result<Header,
     let named = samples(&colours).or_else(|| samples(&of_x?));
     header.samples = named.ok_or_else(|| format!("it is Y4M with unsupported samples (C{colours})"))?;
     Ok(header)
-}
-
-/// Reads to the end of a line; `None` at the end of the file.
-pub fn line(input: &mut dyn Read) -> Result<Option<Vec<u8>>, String> {
-    let mut line = vec![];
-    let mut byte = [0];
-    loop {
-        match input.read(&mut byte) {
-            Ok(0) if line.is_empty() => return Ok(None),
-            Ok(0) => return Err("it ends in the middle of a frame".into()),
-            Ok(_) if byte[0] == b'\n' => return Ok(Some(line)),
-            Ok(_) if line.len() < LONGEST => line.push(byte[0]),
-            Ok(_) => return Err("it is not Y4M to its end: a frame has no header".into()),
-            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error.to_string()),
-        }
-    }
 }
 
 fn number(text: &str) -> Result<u32, String> {

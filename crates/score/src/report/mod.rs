@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 
 use watch::output::Output;
 
-use super::run::Job;
+use super::job::Job;
 use super::scores::Scores;
 use super::summary::Summary;
 use crate::error::Error;

@@ -21,7 +21,7 @@ use gsthipvmaf::meta::{ScoreMeta, ScoreState};
 use parking_lot::Mutex;
 use serde::Serialize;
 
-use super::super::run::Job;
+use super::super::job::Job;
 use super::super::time_range::stream_time;
 use super::picture::{self, Pictures};
 

@@ -12,7 +12,7 @@ mod statistics;
 mod vertical;
 
 use self::statistics::statistics;
-use self::vertical::{Pairs, decimate, interleave, vertical8, vertical16};
+use self::vertical::{PLANES, Pairs, ROWS, decimate, interleave, vertical8, vertical16};
 use super::filter::{BLOCK, FILTERS, Line, PAD, extend, mirror, row_stride};
 use super::log2::Log2;
 use super::metric::{Metric, Pictures, Setup, typed};
@@ -26,12 +26,8 @@ use rayon::prelude::*;
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
-/// Rows that are filtered together.
-const ROWS: usize = 4;
 /// Row pairs that four rows of the longest filter read.
 const PAIRS: usize = 10;
-/// Buffered rows for each filtered row: two means, and high and low halves of three products.
-const PLANES: usize = 8;
 
 /// Row buffers of one thread.
 struct Scratch {

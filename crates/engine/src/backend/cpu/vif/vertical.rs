@@ -5,12 +5,16 @@
 //! The filters run on 16-bit quantities ([`Quantities`]) of two pictures. Wider operands are split in 16-bit halves:
 //! `(sum(F q) + 2^(s-1)) >> s == (sum(F hi) << (16 - s)) + ((sum(F lo) + 2^(s-1)) >> s)`.
 
-use super::{PLANES, ROWS};
 use crate::backend::cpu::filter::{
     FILTERS, FLIPPED, PAD, bias, extend, horizontal, load_samples, row_stride, whole,
 };
 use crate::backend::cpu::plane::{Row, Sample, prefetch};
 use crate::backend::cpu::simd::Lanes;
+
+/// Rows that are filtered together.
+pub const ROWS: usize = 4;
+/// Buffered rows for each filtered row: two means, and high and low halves of three products.
+pub const PLANES: usize = 8;
 
 /// The highest bits of both halves.
 const FLIP: i32 = 0x8000_8000_u32 as i32;
