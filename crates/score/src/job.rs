@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! What is to be compared, and how.
+//! Describes a comparison: the videos, and how they are compared.
 
 use std::path::PathBuf;
 

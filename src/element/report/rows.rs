@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! What results files say: the streams first, a row for each frame, and the figures that are known at the end.
+//! Defines the content of results files: the streams first, a row for each frame, and the figures that are known at the end.
 
 use std::borrow::Cow;
 use std::sync::Arc;
