@@ -31,7 +31,7 @@ use super::report::event::{Event, EventMessage, EventState};
 use super::report::message::{Common, Confidence, PooledMessage, Stats};
 use super::report::rows::Heading;
 use super::schedule::Role;
-use super::settings::{PoolMethod, WatchSettings};
+use super::settings::{PoolMethod, WatchSettings, nick};
 use super::time::running;
 use super::upcoming::Upcoming;
 
@@ -363,7 +363,7 @@ impl Rendition {
         EventMessage { pad, label, ..event }.to_structure()
     }
 
-    /// Ends the section: what it comes to, if it had frames.
+    /// Ends the section. Returns the message with its figures, if it had frames.
     pub fn end_section(
         &mut self,
         plan: &Plan,
@@ -372,11 +372,7 @@ impl Rendition {
         method: PoolMethod,
         options: Reported,
     ) -> Option<Structure> {
-        let Some(ended) = self.record.end_section(method) else {
-            self.record.begin_section();
-            return None;
-        };
-        let message = PooledMessage {
+        let message = self.record.end_section(method).map(|ended| PooledMessage {
             common: Common {
                 timestamp: ended.timestamp,
                 stream_time: ended.stream_time,
@@ -384,14 +380,14 @@ impl Rendition {
                 duration: Some(ended.duration),
                 ..self.common(plan, &ended.values, options)
             },
-            pool_method: method.nick(),
+            pool_method: nick(method),
             reason: reason.into(),
             counts: ended.counts,
             stats: stats(&ended.summary),
             provenance: Some(provenance),
-        };
+        });
         self.record.begin_section();
-        Some(message.to_structure("pooled"))
+        message.map(|message| message.to_structure("pooled"))
     }
 
     /// Returns the message for a window.
@@ -412,7 +408,7 @@ impl Rendition {
                 score,
                 ..Common::default()
             },
-            pool_method: method.nick(),
+            pool_method: nick(method),
             reason: "interval".into(),
             counts: Counts { scored, ..figures.counts },
             stats: stats(&figures.summary),

@@ -364,12 +364,12 @@ impl PoolMethod {
             Self::HarmonicMean => pooled.harmonic_mean,
         })
     }
+}
 
-    /// Short name, as users write it.
-    pub fn nick(self) -> String {
-        let value = self.to_value();
-        glib::EnumValue::from_value(&value).map(|(_, value)| value.nick().to_string()).unwrap_or_default()
-    }
+/// Returns the short name of a value of an enum, as users write it.
+pub fn nick(value: impl ToValue) -> String {
+    let value = value.to_value();
+    glib::EnumValue::from_value(&value).map(|(_, value)| value.nick().to_string()).unwrap_or_default()
 }
 
 /// Properties that may change while the element plays. A step works on one copy of them, taken when it begins: what changes

@@ -578,13 +578,15 @@ impl State {
 
     /// Reports pairs that are left out.
     fn left_out(&self, stamp: &Stamp, clock: Clock, actions: &mut Actions) {
-        let mut counts = (0, 0);
-        for rendition in &self.streams.renditions {
-            let of = rendition.record.counts();
-            counts = (counts.0 + of.scored, counts.1 + of.skipped);
-        }
+        let mut counts = Counts::default();
+        self.streams.renditions.iter().for_each(|rendition| counts += rendition.record.counts());
         let late = clock.due.and_then(|due| due.checked_sub(stamp.running_time));
         gst::debug!(CAT, "frame {} is left out, late by {late:?}", stamp.index);
-        actions.push(Action::Qos { stamp: stamp.clone(), late, scored: counts.0, skipped: counts.1 });
+        actions.push(Action::Qos {
+            stamp: stamp.clone(),
+            late,
+            scored: counts.scored,
+            skipped: counts.skipped,
+        });
     }
 }

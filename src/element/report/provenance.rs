@@ -10,17 +10,13 @@ use gst::Structure;
 use gst::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use super::super::settings::{Settings, Tunables};
+use super::super::settings::{Settings, Tunables, nick};
 
 /// The version with the commit that the program was built from.
 const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "-", env!("COMMIT_ID"));
 
 /// The settings that change scores, by the names of their properties.
 fn settings(settings: &Settings, tunables: &Tunables) -> Vec<(Cow<'static, str>, String)> {
-    fn nick(value: impl ToValue) -> String {
-        let value = value.to_value();
-        glib::EnumValue::from_value(&value).map(|(_, value)| value.nick().to_owned()).unwrap_or_default()
-    }
     let settings = [
         ("disable-clip", settings.disable_clip.to_string()),
         ("enable-transform", settings.enable_transform.to_string()),
