@@ -4,6 +4,7 @@
 
 use std::sync::LazyLock;
 
+use engine::video::{self, Video};
 use gst::prelude::*;
 use gst_video::{
     VideoCapsBuilder, VideoChromaSite, VideoColorMatrix, VideoColorPrimaries, VideoColorRange,
@@ -135,6 +136,49 @@ impl Colors {
         Self { tagged, assumed: default.is_some_and(|info| info.colorimetry() == tagged) }
     }
 
+    /// Returns them as the engine describes them.
+    fn colorimetry(self) -> video::Colorimetry {
+        use VideoColorMatrix as M;
+        use VideoColorPrimaries as P;
+        use VideoColorRange as R;
+        use VideoTransferFunction as T;
+        let range = match self.tagged.range() {
+            R::Range0_255 => Some(video::Range::Full),
+            R::Range16_235 => Some(video::Range::Limited),
+            _ => None,
+        };
+        let matrix = match self.tagged.matrix() {
+            M::Unknown => None,
+            M::Bt601 => Some(video::Matrix::Bt601),
+            M::Bt709 => Some(video::Matrix::Bt709),
+            M::Bt2020 => Some(video::Matrix::Bt2020),
+            M::Smpte240m => Some(video::Matrix::Smpte240m),
+            M::Fcc => Some(video::Matrix::Fcc),
+            _ => Some(video::Matrix::Other),
+        };
+        let transfer = match self.tagged.transfer() {
+            T::Unknown => None,
+            T::Bt601 | T::Bt709 | T::Bt202010 | T::Bt202012 | T::Smpte240m => Some(video::Transfer::Bt709),
+            T::Srgb => Some(video::Transfer::Srgb),
+            T::Gamma22 => Some(video::Transfer::Gamma22),
+            T::Gamma28 => Some(video::Transfer::Gamma28),
+            T::Gamma10 => Some(video::Transfer::Linear),
+            T::Smpte2084 => Some(video::Transfer::Pq),
+            T::AribStdB67 => Some(video::Transfer::Hlg),
+            _ => Some(video::Transfer::Other),
+        };
+        let primaries = match self.tagged.primaries() {
+            P::Unknown => None,
+            P::Bt709 => Some(video::Primaries::Bt709),
+            P::Bt470bg => Some(video::Primaries::Bt470bg),
+            P::Smpte170m | P::Smpte240m => Some(video::Primaries::Smpte170m),
+            P::Bt2020 => Some(video::Primaries::Bt2020),
+            P::Smpteeg432 => Some(video::Primaries::DisplayP3),
+            _ => Some(video::Primaries::Other),
+        };
+        video::Colorimetry { range, matrix, transfer, primaries }
+    }
+
     /// Colours that only look right on HDR screens: the name of their transfer function.
     pub fn hdr(self) -> Option<&'static str> {
         match self.tagged.transfer() {
@@ -163,6 +207,23 @@ impl Colors {
             && !a.primaries().is_equivalent(b.primaries());
         let parts = [("range", range), ("matrix", matrix), ("transfer", transfer), ("primaries", primaries)];
         parts.into_iter().filter(|(_, differ)| *differ).map(|(part, _)| part).collect()
+    }
+}
+
+/// Returns the properties of a stream with these caps that metrics depend on.
+pub fn video(caps: &gst::CapsRef, info: &VideoInfo) -> Video {
+    let fps = info.fps();
+    let positive = |number: i32| u32::try_from(number).ok();
+    let rate = positive(fps.numer()).zip(positive(fps.denom()));
+    let site = caps.structure(0).and_then(|s| s.get::<&str>("chroma-site").ok());
+    let site = site.and_then(|site| site.parse::<VideoChromaSite>().ok()).filter(|site| !site.is_empty());
+    Video {
+        rate: rate.and_then(|(num, den)| video::FrameRate::new(num, den)),
+        colorimetry: Colors::of(caps).colorimetry(),
+        chroma_site: site.map(|site| video::ChromaSite {
+            h_cosited: site.contains(VideoChromaSite::H_COSITED),
+            v_cosited: site.contains(VideoChromaSite::V_COSITED),
+        }),
     }
 }
 

@@ -353,6 +353,7 @@ fn threads(settings: &Settings) -> usize {
 mod tests {
     use std::sync::mpsc;
 
+    use engine::video::Video;
     use gst_video::{VideoFormat, VideoInfo};
 
     use super::super::memory::import::geometry;
@@ -372,7 +373,8 @@ mod tests {
         let worker = WorkerThread::new(session, None, distrust, None, 1, deaf, report).unwrap();
         let info = VideoInfo::builder(VideoFormat::I420, 64, 48).build().unwrap();
         let geometry = geometry(&info).unwrap();
-        worker.jobs().prepare(Setup { geometry, renditions: vec![(0, None)], heads: vec![], patient: true });
+        let (video, renditions) = (Video::default(), vec![(0, None)]);
+        worker.jobs().prepare(Setup { geometry, video, renditions, heads: vec![], patient: true });
         let text = receiver.recv().unwrap();
         assert!(text.contains("hipvmaf-score") && text.contains("deaf"), "{text}");
         assert!(worker.settled().unwrap().recv().is_err());

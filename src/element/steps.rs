@@ -14,6 +14,7 @@ use watch::thumbnail::Thumbnail;
 use super::CAT;
 use super::action::{Action, Actions};
 use super::alignment::Found;
+use super::caps;
 use super::downstream::{Compared, Damage, Delayed, Heat, Outcome, Pair, Stamp};
 use super::error::Error;
 use super::heads::Clock;
@@ -466,8 +467,11 @@ impl State {
         }
         let input = &self.streams.reference.input;
         let Some(head) = input.pad.peek_buffer() else { return Ok(()) };
-        let info = input.info.clone().zip(input.stored.clone());
-        let Some((info, stored)) = info else { return Err(Error::NoCaps(input.name())) };
+        let (Some(info), Some(stored), Some(caps)) =
+            (input.info.clone(), input.stored.clone(), input.caps.clone())
+        else {
+            return Err(Error::NoCaps(input.name()));
+        };
         // Scores of pairs before are those of an unbroken row.
         let (index, at) = (self.streams.reference.next_index(), self.reached());
         self.work.submit(index, at, Frame { buffer: head.clone(), info: stored }, vec![]);
@@ -475,8 +479,7 @@ impl State {
         let heads = std::iter::once(head).chain(heads).collect();
         let patient = !clock.is_live && !self.may_skip(clock);
         let renditions = self.streams.prepare();
-        if !self.work.prepare(&info, renditions, heads, patient) {
-            let caps = self.streams.reference.input.caps.clone().unwrap_or_else(gst::Caps::new_empty);
+        if !self.work.prepare(&info, caps::video(&caps, &info), renditions, heads, patient) {
             return Err(Error::Caps { pad: self.streams.reference.input.name(), caps });
         }
         Ok(())

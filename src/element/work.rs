@@ -7,6 +7,7 @@ use std::sync::Arc;
 use engine::backend::hip;
 use engine::plan::Plan;
 use engine::scale::Scaling;
+use engine::video::Video;
 use gpu::Selection;
 use gst::ClockTime;
 
@@ -103,14 +104,15 @@ impl Work {
     pub fn prepare(
         &mut self,
         reference: &gst_video::VideoInfo,
+        video: Video,
         renditions: Vec<(u64, Option<Scaling>)>,
         heads: Vec<gst::Buffer>,
         patient: bool,
     ) -> bool {
         let Some(geometry) = geometry(reference) else { return false };
-        gst::info!(CAT, "scoring {geometry:?}: {renditions:?}");
+        gst::info!(CAT, "scoring {geometry:?}, {video:?}: {renditions:?}");
         self.follow = None;
-        self.jobs.prepare(Setup { geometry, renditions, heads, patient });
+        self.jobs.prepare(Setup { geometry, video, renditions, heads, patient });
         self.prepared = true;
         true
     }

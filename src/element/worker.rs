@@ -25,6 +25,7 @@ use engine::frame::{Geometry, Picture};
 use engine::metrics::damage::DamageSums;
 use engine::scale::Scaling;
 use engine::session::{PairScore, Session, Tag, Verdict, Wrong};
+use engine::video::Video;
 use gpu::{Device, DeviceInfo, Selection};
 use gst::ClockTime;
 use gst_video::VideoInfo;
@@ -68,6 +69,7 @@ pub struct Group {
 #[derive(Clone)]
 pub struct Setup {
     pub geometry: Geometry,
+    pub video: Video,
     /// Numbers of the renditions, and how their pictures are scaled.
     pub renditions: Vec<(u64, Option<Scaling>)>,
     /// Frames that are about to come: a GPU can be chosen by where they are.
@@ -674,6 +676,7 @@ impl Worker {
         self.session.set_copiers(if setup.patient { self.copiers } else { 1 });
         let scalings: Vec<_> = setup.renditions.iter().map(|(_, scaling)| *scaling).collect();
         let begun = Instant::now();
+        self.session.set_video(setup.video);
         self.session.prepare(setup.geometry, &scalings)?;
         gst::debug!(
             CAT,

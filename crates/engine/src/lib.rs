@@ -54,5 +54,6 @@ pub mod scale;
 pub mod session;
 #[cfg(feature = "testing")]
 pub mod testing;
+pub mod video;
 
 pub use error::EngineError;

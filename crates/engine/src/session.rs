@@ -20,9 +20,10 @@ use crate::audit::{Audit, Verify};
 use crate::backend::{Backend, Completion, Group, Ticket};
 use crate::frame::{Geometry, Picture};
 use crate::metrics::damage::{Damage, DamageSums};
-use crate::metrics::{Difference, FrameSums, Scorer, Values};
+use crate::metrics::{Difference, FrameSums, Scorer, Values, Work};
 use crate::plan::{Plan, PlannedSource};
 use crate::scale::Scaling;
+use crate::video::Video;
 
 /// Identifies a group for the caller. The session returns it with all results of the group and does not read it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -193,7 +194,10 @@ pub struct Session {
     plan: Arc<Plan>,
     backend: Box<dyn Backend>,
     subsample: u64,
+    video: Video,
     geometry: Option<Geometry>,
+    /// The plan's work, for the video.
+    work: Work,
     /// How the pictures of each rendition are scaled.
     scalings: Vec<Option<Scaling>>,
     tracks: Vec<Track>,
@@ -221,9 +225,11 @@ impl Session {
     /// Creates a session. `subsample`: every n-th group is scored, the others only serve as history; 1 scores all.
     pub fn new(plan: Arc<Plan>, backend: Box<dyn Backend>, subsample: u32) -> Self {
         Self {
+            work: plan.work.clone(),
             plan,
             backend,
             subsample: subsample.max(1).into(),
+            video: Video::default(),
             geometry: None,
             scalings: vec![],
             tracks: vec![],
@@ -239,6 +245,11 @@ impl Session {
             open: vec![],
             verdicts: VecDeque::new(),
         }
+    }
+
+    /// Sets the properties of the reference stream. Takes effect with [`Session::prepare`].
+    pub fn set_video(&mut self, video: Video) {
+        self.video = video;
     }
 
     /// Enables the audit: the CPU recomputes a random share of the groups that a GPU computes
@@ -300,7 +311,7 @@ impl Session {
         earlier: Vec<Group<'_>>,
     ) -> Result<(), EngineError> {
         if let Some(geometry) = self.geometry {
-            backend.prepare(&self.plan.work, geometry, &self.scalings)?;
+            backend.prepare(&self.work, geometry, &self.scalings)?;
             for group in earlier {
                 let ticket = backend.submit(Group { history_only: true, ..group })?;
                 backend.wait(ticket)?;
@@ -312,7 +323,7 @@ impl Session {
 
     /// Returns how many earlier reference pictures of a run the metrics read.
     pub fn lags(&self) -> usize {
-        self.plan.work.lags()
+        self.work.lags()
     }
 
     /// Returns how many later reference frames may be needed before a score is known.
@@ -324,7 +335,9 @@ impl Session {
     /// `None` if they have it. Earlier pairs are forgotten, so end their runs first.
     pub fn prepare(&mut self, geometry: Geometry, renditions: &[Option<Scaling>]) -> Result<(), EngineError> {
         self.backend.expect_history(self.subsample > 1);
-        self.backend.prepare(&self.plan.work, geometry, renditions)?;
+        let work = self.plan.work.suited(&self.video, geometry);
+        self.backend.prepare(&work, geometry, renditions)?;
+        self.work = work;
         let track = |_: &_| {
             let scorer = |source: &PlannedSource| Ok((source.source.scorer(geometry)?, VecDeque::new()));
             let scorers = self.plan.sources.iter().map(scorer).collect::<Result<_, _>>();
@@ -339,7 +352,7 @@ impl Session {
         self.geometry = Some(geometry);
         self.scalings = renditions.to_vec();
         if let Some(audit) = &mut self.audit {
-            audit.prepare(&self.plan.work, geometry, renditions, self.backend.gpu());
+            audit.prepare(&self.work, geometry, renditions, self.backend.gpu());
             self.open.drain(..).for_each(|_| audit.skip());
         }
         self.history.clear();
@@ -475,7 +488,7 @@ impl Session {
                     if let Some(number) = audit {
                         self.judge(number, tag, &renditions, &mut sums);
                     }
-                    let history = sums.first().map(|sums| self.plan.work.of_reference(sums));
+                    let history = sums.first().map(|sums| self.work.of_reference(sums));
                     let history = history.unwrap_or_default();
                     let alone = (0..self.tracks.len()).filter(|track| !renditions.contains(track));
                     for rendition in alone.collect::<Vec<_>>() {
@@ -484,7 +497,7 @@ impl Session {
                     }
                     let lookback = self.plan.lookback();
                     for (rendition, mut sums) in renditions.into_iter().zip(sums) {
-                        if self.plan.work.get::<Damage>().is_some() {
+                        if self.work.get::<Damage>().is_some() {
                             self.damage.push_back((rendition, tag, sums.take::<Damage>()));
                         }
                         let totals = Totals::of(&self.plan, &sums, geometry);
@@ -599,7 +612,7 @@ impl Session {
         let Some(pending) = track.pending.back_mut().filter(|_| track.changes == of.changes) else {
             return Affected::All;
         };
-        let history = self.plan.work.of_reference(sums);
+        let history = self.work.of_reference(sums);
         let sums = match pending {
             Pending::Pair { totals, .. } => {
                 *totals = Totals::of(&self.plan, sums, geometry);

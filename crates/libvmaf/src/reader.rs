@@ -12,6 +12,7 @@ use engine::backend::Group;
 use engine::frame::Geometry;
 use engine::metrics::pairwise::{MotionRule, PairScorer, Pairwise};
 use engine::metrics::{FrameSums, Work};
+use engine::video::Video;
 
 use crate::Errno;
 use crate::backend::{Choice, Task, failed};
@@ -219,6 +220,8 @@ impl Reader {
         let mut flight = None;
         if work.parts().next().is_some() {
             let choice = if only.is_none() { self.choice } else { Choice::Cpu };
+            // The interface has no rate and no colorimetry.
+            let work = work.suited(&Video::default(), geometry);
             let task = Task { work, geometry, threads: self.threads, subsamples: self.subsample() > 1 };
             flight = Some(Flight::new(task, &self.previous, choice).map_err(|error| failed(&error))?);
         }

@@ -7,6 +7,7 @@ use std::error::Error;
 use std::fmt::Debug;
 
 use crate::frame::Geometry;
+use crate::video::Video;
 
 /// A metric, as a type without values. It is registered in [`METRICS`](super::registry::METRICS).
 pub trait Metric: 'static {
@@ -20,6 +21,9 @@ pub trait Metric: 'static {
     /// True if the sums depend on the reference pictures alone, so that those of one pair hold for each pair of a
     /// group.
     const OF_REFERENCE: bool = false;
+
+    /// Adds to the work what depends on the stream. Until then the work has the longest history.
+    fn suit(_work: &mut Self::Work, _video: &Video, _geometry: Geometry) {}
 
     /// Returns true if it reads Cb and Cr, where the frames have them.
     fn chroma(_work: &Self::Work) -> bool {

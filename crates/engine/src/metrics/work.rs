@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::metric::{Metric, Misfit};
 use crate::frame::Geometry;
+use crate::video::Video;
 
 /// A value of a type that a metric chooses.
 trait Value: Any + Debug + Send + Sync {
@@ -56,6 +57,7 @@ impl Parts {
 #[derive(Clone, Copy)]
 struct Rules {
     of_reference: bool,
+    suit: fn(&mut Work, &Video, Geometry),
     chroma: fn(&Work) -> bool,
     lags: fn(&Work) -> usize,
     check: fn(&Work, Geometry) -> Result<(), Misfit>,
@@ -65,6 +67,12 @@ impl Rules {
     const fn of<M: Metric>() -> Self {
         Self {
             of_reference: M::OF_REFERENCE,
+            suit: |work, video, geometry| {
+                if let Some(mut own) = work.get::<M>().cloned() {
+                    M::suit(&mut own, video, geometry);
+                    work.set::<M>(own);
+                }
+            },
             chroma: |work| work.get::<M>().is_some_and(M::chroma),
             lags: |work| work.get::<M>().map_or(0, M::lags),
             check: |work, geometry| work.get::<M>().map_or(Ok(()), |work| M::check(work, geometry)),
@@ -120,6 +128,13 @@ impl Work {
         let result = extend(&mut work);
         self.set::<M>(work);
         result
+    }
+
+    /// Returns the same work for a stream with these properties.
+    pub fn suited(&self, video: &Video, geometry: Geometry) -> Self {
+        let mut work = self.clone();
+        self.rules.values().for_each(|rules| (rules.suit)(&mut work, video, geometry));
+        work
     }
 
     /// Returns true if a metric reads Cb and Cr, where the frames have them.
