@@ -226,6 +226,11 @@ impl State {
         self.failed || self.work.has_room()
     }
 
+    /// Returns true if the next reference frame can be handed to the worker, with partners or without.
+    pub fn has_room_for_all(&self) -> bool {
+        self.has_room() && (self.failed || self.work.has_history_room())
+    }
+
     /// Returns true if there is something better to do than to wait for scores.
     pub fn is_busy(&self) -> bool {
         let ready = |input: &Input| input.pad.has_buffer() || input.pad.is_eos();

@@ -531,13 +531,15 @@ impl HipVmaf {
     fn wait_for_room(&self, clock: Clock) -> Result<(), gst::FlowError> {
         let begun = Instant::now();
         loop {
-            let look = |state: &State| (state.has_room(), state.may_skip(clock), state.deadlines());
+            let look = |state: &State| {
+                state.may_skip(clock).then(|| (state.has_room(), state.deadlines()))
+            };
             let looked = lock(&self.run().state).as_ref().map(look);
-            let Some((false, may_skip, (leaving, overdue))) = looked else { return Ok(()) };
-            if !may_skip {
-                self.wait_until(None, State::has_room);
+            if looked == Some(None) {
+                self.wait_until(None, State::has_room_for_all);
                 return Ok(());
             }
+            let Some(Some((false, (leaving, overdue)))) = looked else { return Ok(()) };
             let obj = self.obj();
             let times = clock.due.and_then(|_| obj.current_running_time()).zip(obj.latency());
             let (Some((now, latency)), Some(overdue)) = (times, overdue) else { return Ok(()) };

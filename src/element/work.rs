@@ -46,6 +46,12 @@ impl Work {
         self.in_flight < self.used.depth
     }
 
+    /// Returns true if the next reference frame without partners can be handed over without loss. The limit leaves one free for
+    /// the frame that ends the history before the session is set up anew.
+    pub fn has_history_room(&self) -> bool {
+        self.history_in_flight < self.used.depth + HISTORY
+    }
+
     /// Returns true if no pair waits for its score.
     pub fn is_idle(&self) -> bool {
         self.in_flight == 0

@@ -89,6 +89,7 @@ const ONCE: &[&[Function]] = &[
     gpu::TESTS,
     keep::TESTS,
     keys::TESTS,
+    motion::CPU,
     peer::TESTS,
     scores::CPU,
     self_test::TESTS,

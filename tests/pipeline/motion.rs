@@ -17,6 +17,9 @@ pub const TESTS: &[Function] = functions![
     frames_of_varying_distance_are_no_gap
 ];
 
+/// Tests for the CPU.
+pub const CPU: &[Function] = functions![long_gaps_of_the_distorted_side_lose_no_history];
+
 const FRAMES: usize = 12;
 
 fn whole(both: &(Input, Input)) -> Vec<f64> {
@@ -106,4 +109,15 @@ fn frames_of_varying_distance_are_no_gap() {
     let report = score(&[], &vary(&both.0), &vary(&both.1)).unwrap();
     assert_eq!(report.scores(), whole(&both));
     assert_eq!((report.pooled[0].counts.scored, report.pooled[0].counts.discont), (FRAMES as u64, 0));
+}
+
+/// Where scores are waited for, the motion of reference frames without partners is waited for too, even if the element takes
+/// them far faster than they are computed.
+fn long_gaps_of_the_distorted_side_lose_no_history() {
+    let large = |t: usize, x: usize, y: usize| (x * 3 + y + t * 5) as u8;
+    let reference = Input::drawn_at((1920, 1080), 50, large);
+    let ends = |t: usize| t == 0 || t == 49;
+    let report = score(&[], &reference, &reference.keep(ends)).unwrap();
+    assert_eq!(report.frames.iter().filter(|frame| frame.discont).count(), 0);
+    assert_eq!(report.pooled[0].counts.scored, 2);
 }
