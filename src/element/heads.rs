@@ -85,9 +85,23 @@ impl Heads {
     }
 
     /// Does without the frames behind the heads for a while: they did not come.
-    pub fn stop_looking(&mut self, streams: &mut Streams) {
+    pub fn stop_looking(&mut self) {
         self.lookahead.was_futile();
-        streams.inputs_mut().for_each(Input::trust_head);
+    }
+
+    /// Returns true if no clock runs and a head is far ahead of the frames before, so that the frame behind it decides what
+    /// becomes of it.
+    pub fn is_doubtful(&self, streams: &Streams) -> bool {
+        let doubtful = |input: &Input| {
+            let next = input.peek(0).ok().flatten();
+            next.is_some_and(|next| input.doubt_of(&next, None, true) == Doubt::Ahead)
+        };
+        !self.clock.is_live && self.pairing != Pairing::Index && streams.inputs().any(doubtful)
+    }
+
+    /// Returns true if frames behind the heads are waited for.
+    fn looks(&self) -> bool {
+        self.lookahead.off_for == 0
     }
 
     /// Takes note that a reference frame was taken.
@@ -248,14 +262,14 @@ impl Heads {
     fn doubt_of_reference(&self, input: &Input, next: &Next) -> Doubt {
         match self.pairing {
             Pairing::Index if !self.clock.is_live => Doubt::None,
-            _ => input.doubt_of(next, self.clock.horizon()),
+            _ => input.doubt_of(next, self.clock.horizon(), self.looks()),
         }
     }
 
     fn doubt_of_distorted(&self, input: &Input, next: &Next) -> Doubt {
         match self.pairing {
             Pairing::Index => Doubt::None,
-            _ => input.doubt_of(next, self.clock.horizon()),
+            _ => input.doubt_of(next, self.clock.horizon(), self.looks()),
         }
     }
 
@@ -271,8 +285,7 @@ impl Heads {
 
     /// Returns the frame behind a head, unless it is not worth waiting for.
     fn behind(&self, input: &Input, head: &Item) -> Option<upcoming::Next<Item>> {
-        let is_off = self.lookahead.off_for > 0;
-        input.behind(head).filter(|next| !(is_off && matches!(next, upcoming::Next::Unknown)))
+        input.behind(head).filter(|next| self.looks() || !matches!(next, upcoming::Next::Unknown))
     }
 }
 

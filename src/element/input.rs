@@ -47,8 +47,6 @@ pub struct Input {
     next_pts: Option<ClockTime>,
     /// Running time of the last frame that was taken and not skipped.
     last: Option<ClockTime>,
-    /// Running time of a head far ahead that is believed.
-    trusted: Option<ClockTime>,
     /// Running time of the head that was noted last as far ahead.
     jump: Option<ClockTime>,
     /// Frames that were far ahead since that was reported, and when it was.
@@ -144,7 +142,6 @@ impl Input {
             colors: None,
             next_pts: None,
             last: None,
-            trusted: None,
             jump: None,
             jumps: 0,
             jump_reported: None,
@@ -270,21 +267,30 @@ impl Input {
         })
     }
 
+    /// Returns the running time of the frame or gap behind the head, where no clock runs also of the first one in a new segment.
+    fn time_behind(&self, head: &Item, is_live: bool) -> Option<upcoming::Next<ClockTime>> {
+        Some(match self.behind(head)? {
+            upcoming::Next::Frame(next) => upcoming::Next::Frame(next.unmoved),
+            upcoming::Next::Gap(start) => upcoming::Next::Gap(start),
+            upcoming::Next::Unknown => upcoming::Next::Unknown,
+            upcoming::Next::Nothing if is_live => upcoming::Next::Nothing,
+            upcoming::Next::Nothing => self.upcoming.after_segment(&head.buffer),
+        })
+    }
+
     /// Returns whether the timestamp of a head can be right. `horizon`: running time up to which it is not doubted, where a
     /// clock says what the time is; elsewhere the frames before say it.
-    pub fn doubt(&self, head: &Item, horizon: Option<ClockTime>) -> Doubt {
+    fn doubt(&self, head: &Item, horizon: Option<ClockTime>) -> Doubt {
         let known = self.last.unwrap_or(ClockTime::ZERO).saturating_add(AHEAD);
         if head.is_gap || horizon.map_or(head.unmoved <= known, |horizon| head.at <= horizon) {
             return Doubt::None;
         }
-        let behind = self.behind(head);
-        let next = match &behind {
-            Some(upcoming::Next::Frame(next)) => Some(next.unmoved),
-            Some(upcoming::Next::Gap(start)) => Some(*start),
-            _ => None,
-        };
-        match behind {
-            _ if next.is_some_and(|next| next.saturating_add(AHEAD / 2) < head.unmoved) => Doubt::Wild,
+        match self.time_behind(head, horizon.is_some()) {
+            Some(upcoming::Next::Frame(next) | upcoming::Next::Gap(next))
+                if next.saturating_add(AHEAD / 2) < head.unmoved =>
+            {
+                Doubt::Wild
+            }
             // The frame or event behind it would have to wait for its time to come.
             Some(upcoming::Next::Nothing) if horizon.is_some() => Doubt::Wild,
             Some(upcoming::Next::Unknown) => Doubt::Ahead,
@@ -293,20 +299,13 @@ impl Input {
         }
     }
 
-    /// Returns whether the timestamp of what comes next can be right.
-    pub fn doubt_of(&self, next: &Next, horizon: Option<ClockTime>) -> Doubt {
+    /// Returns whether the timestamp of what comes next can be right. `looks`: frames behind the heads are waited for.
+    pub fn doubt_of(&self, next: &Next, horizon: Option<ClockTime>, looks: bool) -> Doubt {
         let Next::Item(head) = next else { return Doubt::None };
         match self.doubt(head, horizon) {
-            Doubt::Ahead if horizon.is_none() && self.trusted == Some(head.unmoved) => Doubt::None,
+            Doubt::Ahead if horizon.is_none() && !looks => Doubt::None,
             doubt => doubt,
         }
-    }
-
-    /// Believes the timestamp of the head, where no clock runs: the frame behind it, which could refute it, does not come.
-    pub fn trust_head(&mut self) {
-        let head = self.pad.peek_buffer();
-        let times = head.and_then(|buffer| self.times(&buffer).ok().flatten());
-        self.trusted = times.and_then(|times| times.running_time);
     }
 
     /// Returns true if the head has a timestamp far ahead that was not noted yet. Where no clock runs, the frame behind it

@@ -62,7 +62,13 @@ pub struct ToSee {
 impl State {
     /// Does without the frames behind the heads for a while: they did not come.
     pub fn stop_looking(&mut self) {
-        self.heads.stop_looking(&mut self.streams);
+        self.heads.stop_looking();
+    }
+
+    /// Returns true if a frame may be handed over that decides something though the base class does not hear of it: one behind
+    /// a doubtful head, while others are empty.
+    pub fn looks_behind(&self) -> bool {
+        self.heads.is_doubtful(&self.streams) && !self.streams.inputs().any(Input::has_serialized)
     }
 
     /// Returns true if the base class has something at all pads that it waits for, so that it does not wait before it calls

@@ -466,6 +466,11 @@ impl HipVmaf {
                 Step::Wait(until) if lock(&self.run().state).as_ref().is_some_and(State::is_full) => {
                     timeout |= self.wait_at_full_heads(until.filter(|_| clock.due.is_some()));
                 }
+                Step::Wait(_) if lock(&self.run().state).as_ref().is_some_and(State::looks_behind) => {
+                    self.wait_until(Some(LOOK), |state| {
+                        state.has_work() || state.is_full() || !state.looks_behind()
+                    });
+                }
                 Step::Wait(_) => return Err(gst_base::AGGREGATOR_FLOW_NEED_DATA),
                 Step::Finished => {
                     self.written();

@@ -21,8 +21,10 @@ enum Entry {
     Caps,
     /// A gap that begins at this timestamp.
     Gap(ClockTime),
-    /// Something else than a frame, which may keep the next frame back until those before are gone, or begin another
-    /// time: a segment, the end, a query that waits for its turn.
+    /// A segment, in which another time may begin.
+    Segment(gst::Segment),
+    /// Something else than a frame, which may keep the next frame back until those before are gone: the end, a query that
+    /// waits for its turn.
     Boundary,
 }
 
@@ -64,6 +66,12 @@ impl Upcoming {
             gst::EventView::FlushStop(_) => self.clear(),
             gst::EventView::Caps(_) => self.note(Entry::Caps),
             gst::EventView::Gap(gap) => self.note(Entry::Gap(gap.get().0)),
+            gst::EventView::Segment(segment) => {
+                let mut entries = lock(&self.entries);
+                // Of several in a row, the last one counts.
+                entries.pop_back_if(|last| matches!(last, Entry::Segment(_)));
+                entries.push_back(Entry::Segment(segment.segment().clone()));
+            }
             _ if [Tag, Toc, CustomDownstream, CustomDownstreamSticky].contains(&event.type_()) => {}
             _ if event.is_serialized() => self.boundary(),
             _ => {}
@@ -101,9 +109,33 @@ impl Upcoming {
         match behind.find(|entry| !matches!(entry, Entry::Caps)) {
             Some(Entry::Frame(next)) => Next::Frame(next.clone()),
             Some(Entry::Gap(time)) => Next::Gap(*time),
-            Some(Entry::Boundary | Entry::Caps) => Next::Nothing,
+            Some(Entry::Segment(_) | Entry::Boundary | Entry::Caps) => Next::Nothing,
             None => Next::Unknown,
         }
+    }
+
+    /// Returns the running time of the next frame, if a new segment begins between it and this buffer, the head of the pad.
+    pub fn after_segment(&self, buffer: &gst::BufferRef) -> Next<ClockTime> {
+        let entries = lock(&self.entries);
+        let Some(place) = entries.iter().position(|entry| is(entry, buffer.as_ptr())) else {
+            return Next::Nothing;
+        };
+        let mut segment: Option<&gst::FormattedSegment<ClockTime>> = None;
+        for entry in entries.iter().skip(place + 1) {
+            match entry {
+                Entry::Segment(new) => segment = new.downcast_ref::<ClockTime>(),
+                Entry::Frame(next) => {
+                    let time =
+                        segment.zip(next.pts()).and_then(|(segment, pts)| segment.to_running_time(pts));
+                    return time.map_or(Next::Nothing, Next::Frame);
+                }
+                // Of these, the beginning of a stream comes before its segment, and the end of one after it.
+                Entry::Boundary if segment.is_some() => return Next::Nothing,
+                Entry::Caps | Entry::Boundary => {}
+                Entry::Gap(_) => return Next::Nothing,
+            }
+        }
+        if segment.is_some() { Next::Unknown } else { Next::Nothing }
     }
 
     /// Returns true if a frame was handed over that was not taken yet.
@@ -158,6 +190,16 @@ mod tests {
         upcoming.event(&gst::event::Segment::new(&gst::FormattedSegment::<ClockTime>::new()));
         upcoming.taken(&first);
         assert!(matches!(upcoming.after(&third), Next::Nothing));
+        assert!(matches!(upcoming.after_segment(&third), Next::Unknown));
+        let mut segment = gst::FormattedSegment::<ClockTime>::new();
+        segment.set_base(ClockTime::SECOND);
+        upcoming.event(&gst::event::Segment::new(&segment));
+        let mut timed = gst::Buffer::new();
+        timed.make_mut().set_pts(ClockTime::from_mseconds(40));
+        upcoming.frame(timed.clone());
+        let Next::Frame(time) = upcoming.after_segment(&third) else { panic!("a frame came") };
+        assert_eq!(time, ClockTime::from_mseconds(1040));
+        upcoming.refused(timed.as_ptr());
         upcoming.taken(&second);
         upcoming.refused(third.as_ptr());
         upcoming.taken(&third);

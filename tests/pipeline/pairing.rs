@@ -15,6 +15,7 @@ pub const TESTS: &[Function] = functions![
     a_file_that_was_slow_once_pairs_no_others,
     lost_frames_shift_no_pairs_at_any_playback_rate,
     wild_timestamps_cost_themselves,
+    a_wild_timestamp_costs_itself_where_one_thread_feeds_both_sides,
     numbers_begin_anew_with_each_segment_of_either_side,
     slow_streams_of_no_announced_rate_do_not_drop_out,
     a_frame_far_ahead_of_the_clock_holds_nothing_up
@@ -163,6 +164,35 @@ fn wild_timestamps_cost_themselves() {
                 assert_eq!(jumps, pads);
             }
         }
+    }
+}
+
+/// The frame behind it shows that a timestamp is wrong, also if it is the first of a new segment. It comes only after the
+/// frames before it were taken.
+fn a_wild_timestamp_costs_itself_where_one_thread_feeds_both_sides() {
+    let both = sides(FRAMES);
+    let wild = |t: usize| Some(FRAME * t as u64 + ms(3_600_000));
+    for (side, segment) in
+        [("ref_sink", false), ("dist_sink", false), ("ref_sink", true), ("dist_sink", true)]
+    {
+        let rig = Rig::offline(&[]).play();
+        let inputs = [("ref_sink", &both.0), ("dist_sink", &both.1)];
+        for (t, (pad, input)) in (0..FRAMES).flat_map(|t| inputs.map(|input| (t, input))) {
+            let is_wild = pad == side && [3, 7].contains(&t);
+            let input = if is_wild { &input.retimed(wild) } else { input };
+            rig.push(pad, &input.0[t]);
+            if is_wild && segment {
+                rig.push_event(pad, gst::event::Segment::new(&gst::FormattedSegment::<ClockTime>::new()));
+            }
+        }
+        rig.end();
+        let report = rig.finish().unwrap();
+        let paired: Vec<_> = report.frames.iter().map(|frame| frame.running_time.unwrap()).collect();
+        let certain = (0..FRAMES).filter(|t| ![3, 7, 8].contains(t)).map(|t| FRAME * t as u64);
+        assert!(certain.clone().all(|time| paired.contains(&time)), "{side} {segment}: {paired:?}");
+        assert_eq!(report.pooled[0].counts.unpaired, (FRAMES - paired.len()) as u64);
+        let jumps = report.events.iter().filter(|event| event.event == Event::TimestampJump);
+        assert!(jumps.clone().count() > 0 && jumps.clone().all(|event| event.pad == side));
     }
 }
 
