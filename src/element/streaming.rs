@@ -536,9 +536,7 @@ impl HipVmaf {
     fn wait_for_room(&self, clock: Clock) -> Result<(), gst::FlowError> {
         let begun = Instant::now();
         loop {
-            let look = |state: &State| {
-                state.may_skip(clock).then(|| (state.has_room(), state.deadlines()))
-            };
+            let look = |state: &State| state.may_skip(clock).then(|| (state.has_room(), state.deadlines()));
             let looked = lock(&self.run().state).as_ref().map(look);
             if looked == Some(None) {
                 self.wait_until(None, State::has_room_for_all);

@@ -69,7 +69,9 @@ impl Upcoming {
             gst::EventView::Segment(segment) => {
                 let mut entries = lock(&self.entries);
                 // Of several in a row, the last one counts.
-                entries.pop_back_if(|last| matches!(last, Entry::Segment(_)));
+                if matches!(entries.back(), Some(Entry::Segment(_))) {
+                    entries.pop_back();
+                }
                 entries.push_back(Entry::Segment(segment.segment().clone()));
             }
             _ if [Tag, Toc, CustomDownstream, CustomDownstreamSticky].contains(&event.type_()) => {}
