@@ -27,6 +27,7 @@ namespace {
 #include "../../kernels/speed.hip"
 #include "../../kernels/ssim.h"
 #include "../../kernels/vif.h"
+#include "../../kernels/xpsnr.hip"
 }  // namespace
 #pragma GCC diagnostic pop
 
@@ -138,6 +139,22 @@ void run_psnr(Run &run, const Frame<T> &frame) {
     const Shape shape{tiles(w, 32 * PSNR_SAMPLES(T)), tiles(h, PSNR_TILE_H), PSNR_THREADS};
     run.sums(kernel_name<T>("psnr"), shape, 1, frame.data(), (uint32_t)i, w, h, frame.bits);
   }
+}
+
+template <class T>
+void run_xpsnr(Run &run, const Frame<T> &frame) {
+  const int width = frame.width(1), height = frame.height(1);
+  // Blocks whose chroma begins at the first, and at the third of four samples.
+  for (const int block : {16, 20})
+    for (const bool large : {false, true})
+      for (const uint32_t order : {0u, 1u}) {
+        const int columns = (WIDTH + block - 1) / block, rows = (HEIGHT + block - 1) / block;
+        const XpsnrLayout layout{{WIDTH, HEIGHT}, block, columns, {width, height}, {width + 1, height + 1},
+                                 {block / 2, block / 2}, frame.bits, order};
+        const Shape shape{(unsigned)columns, (unsigned)rows, XPSNR_THREADS};
+        run.sums(kernel_name<T>(large ? "xpsnr_large" : "xpsnr"), shape, (size_t)(XPSNR_SUMS * columns * rows), frame.data(),
+                 layout, 1 - order);
+      }
 }
 
 // A launch of the window for several picture pairs.
@@ -576,6 +593,7 @@ void run_all(Run &run) {
   const Frame<T> frame;
   run_motion(run, frame);
   run_psnr(run, frame);
+  run_xpsnr(run, frame);
   run_speed_small(run, frame);
   run_ssim(run, frame);
   run_ssim_borders(run, frame);

@@ -30,4 +30,5 @@ pub mod metrics {
     pub use crate::metrics::speed::{Method, Speed, SpeedOptions, SpeedWork};
     pub use crate::metrics::ssim::{Ssim, SsimWork};
     pub use crate::metrics::vif::{Vif, VifWork};
+    pub use crate::metrics::xpsnr::{Xpsnr, XpsnrWork};
 }

@@ -26,6 +26,7 @@ pub(crate) mod speed;
 pub(crate) mod ssim;
 pub(crate) mod vif;
 mod work;
+pub(crate) mod xpsnr;
 
 pub use extractor::Extractor;
 pub(crate) use metric::Metric;

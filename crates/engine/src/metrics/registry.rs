@@ -4,7 +4,7 @@
 
 use super::extractor::Extractor;
 use super::metric::Metric;
-use super::{adm, cambi, ciede, damage, motion, psnr, psnr_hvs, speed, ssim, vif};
+use super::{adm, cambi, ciede, damage, motion, psnr, psnr_hvs, speed, ssim, vif, xpsnr};
 
 /// An entry of the list of metrics.
 #[derive(Clone, Copy)]
@@ -26,6 +26,7 @@ pub const METRICS: &[Registration] = &[
     Registration::of::<adm::Adm>(&[Extractor::of::<adm::AdmOptions>]),
     Registration::of::<motion::Motion>(&[Extractor::of::<motion::MotionOptions>]),
     Registration::of::<psnr::Psnr>(&[Extractor::of::<psnr::PsnrOptions>]),
+    Registration::of::<xpsnr::Xpsnr>(&[Extractor::of::<xpsnr::XpsnrOptions>]),
     Registration::of::<speed::Speed>(&[Extractor::of::<speed::SpeedOptions>]),
     Registration::of::<ssim::Ssim>(&[
         Extractor::of::<ssim::SsimOptions>,

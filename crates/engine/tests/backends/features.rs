@@ -18,7 +18,7 @@ use hipvmaf_engine::session::{Session, Tag, Totals};
 use crate::clip::{Clip, clips};
 
 /// Opens the backend that the environment selects.
-fn backend() -> Box<dyn Backend> {
+pub fn backend() -> Box<dyn Backend> {
     match std::env::var("HIPVMAF_TEST_BACKEND").as_deref() {
         Ok("hip") => Box::new(Hip::open(&Selection::default(), 2).unwrap()),
         _ => Box::new(Cpu::new(2).unwrap()),
@@ -151,6 +151,12 @@ pub fn frames_that_a_metric_is_not_defined_for_are_refused() {
         ("psnr_hvs", &[], Geometry { width: 15, chroma: Some((7, 150)), ..plain }, "at least 16x16"),
         ("psnr_hvs", &[], Geometry { width: 7, chroma: Some((7, 300)), ..plain }, "at least 8x8"),
         ("psnr_hvs", &[], Geometry { depth: depth(16), ..plain }, "at most 12 bits, these have 16"),
+        (
+            "xpsnr_y",
+            &[],
+            Geometry { depth: depth(15), ..plain },
+            "the XPSNR metric takes samples of at most 14 bits",
+        ),
     ];
     for (name, options, geometry, reason) in cases {
         let Err(EngineError::Backend(error)) = session(&features(name, options), geometry) else {

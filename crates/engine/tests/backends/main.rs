@@ -14,6 +14,7 @@ mod process;
 mod sums;
 #[path = "../../../../tests/swhip/library.rs"]
 mod swhip;
+mod xpsnr;
 
 use process::{Function, functions, here, on};
 
@@ -21,6 +22,8 @@ const FEATURES: &[Function] = functions![
     features::the_classic_metrics_are_libvmafs_on_every_clip,
     features::ssim_and_ms_ssim_share_what_they_have_in_common,
     features::frames_that_a_metric_is_not_defined_for_are_refused,
+    xpsnr::is_that_of_its_specification,
+    xpsnr::of_parts_is_that_of_the_whole,
 ];
 
 /// Tests of the CPU backend.
@@ -40,6 +43,7 @@ const SUMS: &[Function] = functions![
     sums::groups_end_for_all_who_wait,
     sums::banding_equals_the_processors,
     sums::similarity_equals_the_processors,
+    sums::xpsnr_equals_the_processors,
     sums::copies_of_several_threads_equal_the_processors,
 ];
 

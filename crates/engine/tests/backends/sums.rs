@@ -19,7 +19,7 @@ use hipvmaf_engine::scale::{self, Scaling};
 use hipvmaf_engine::testing::metrics::{
     Adm, AdmOptions, AdmWork, Cambi, CambiOptions, CambiWork, Ciede, CiedeWork, Damage, DamageWork, Eotf,
     Method, Motion, MotionWork, Psnr, PsnrHvs, PsnrHvsWork, PsnrWork, Speed, SpeedOptions, SpeedWork, Ssim,
-    SsimWork, Vif, VifWork,
+    SsimWork, Vif, VifWork, Xpsnr, XpsnrWork,
 };
 use proptest::prelude::*;
 
@@ -149,6 +149,7 @@ fn sums_of_steps(
 ) -> Vec<Vec<FrameSums>> {
     let mut work = work(&[100.0], true, true);
     work.set::<PsnrHvs>(PsnrHvsWork);
+    work.set::<Xpsnr>(XpsnrWork { second_order: true });
     let mut cpu = Cpu::new(threads).unwrap();
     cpu.prepare(&work, clips[0].geometry, &[None, None]).unwrap();
     let mut sums = vec![vec![]; steps.len()];
@@ -316,6 +317,7 @@ fn groups_are_pairs<B: Backend>(sizes: &[(usize, usize)], open: impl Fn(usize) -
             let mut work = work(&[100.0, 1.0], i % 2 == 0, true);
             if bits <= 12 {
                 work.set::<PsnrHvs>(PsnrHvsWork);
+                work.set::<Xpsnr>(XpsnrWork { second_order: i.is_multiple_of(2) });
             }
             if height > 200 && width > 300 {
                 work.set::<Speed>(speed(&[SpeedOptions::default()]).get::<Speed>().unwrap().clone());
@@ -370,6 +372,7 @@ pub fn equal_the_processors() {
             let mut work = works[(i + bits as usize / 2) % 3].clone();
             if bits <= 12 {
                 work.set::<PsnrHvs>(PsnrHvsWork);
+                work.set::<Xpsnr>(XpsnrWork { second_order: i.is_multiple_of(2) });
             }
             check(&work, kind, (width, height), bits, 5);
         }
@@ -393,9 +396,12 @@ pub fn of_scaled_pictures_equal_the_processors() {
     let (width, height) = (131, 75);
     let sizes = [[(64, 37), (200, 111)], [(131, 16), (33, 80)], [(17, 152), (262, 150)]];
     let methods = [scale::Method::Bilinear, scale::Method::Bicubic, scale::Method::Lanczos];
-    let work = work(&[100.0], false, false);
     for (i, sizes) in sizes.into_iter().enumerate() {
         for (j, bits) in [8, 10, 12, 16].into_iter().enumerate() {
+            let mut work = work(&[100.0], false, false);
+            if bits <= 12 {
+                work.set::<Xpsnr>(XpsnrWork { second_order: false });
+            }
             let kind = [0, 1, 3, 5][(i + j) % 4];
             let cosited = (i % 2 == 0, j % 2 == 1);
             let reference = Clip::new(kind, false, width, height, bits, 4);
@@ -510,6 +516,18 @@ pub fn similarity_equals_the_processors() {
             );
         }
     }
+}
+
+/// All kinds of content, sizes from one block of few samples on, and large ones, which have another high pass.
+pub fn xpsnr_equals_the_processors() {
+    let work = |i: usize| Work::default().with::<Xpsnr>(XpsnrWork { second_order: i.is_multiple_of(2) });
+    let sizes = [(16, 16), (44, 46), (49, 45), (131, 75), (352, 288), (645, 479)];
+    for (i, size) in sizes.into_iter().enumerate() {
+        for bits in [8, 10, 12, 14] {
+            check(&work(i + bits as usize / 2), (i as u32 + bits / 2) % 8, size, bits, 5);
+        }
+    }
+    check(&work(0), 0, (4099, 577), 8, 3);
 }
 
 /// Pictures that one thread copies at once, and that several threads copy in bands.

@@ -27,6 +27,7 @@ mod slot;
 pub(crate) mod speed;
 pub(crate) mod ssim;
 pub(crate) mod vif;
+pub(crate) mod xpsnr;
 
 pub use backend::{Cpu, low_priority_thread};
 
@@ -45,6 +46,7 @@ static METRICS: [Registration; metrics::METRICS.len()] = [
     Registration::of::<speed::Speed>(),
     Registration::of::<motion::Motion>(),
     Registration::of::<psnr::Psnr>(),
+    Registration::of::<xpsnr::Xpsnr>(),
 ];
 
 #[cfg(test)]

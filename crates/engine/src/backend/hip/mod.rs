@@ -28,6 +28,7 @@ mod speed;
 mod ssim;
 mod targets;
 mod vif;
+mod xpsnr;
 
 pub use backend::Hip;
 pub use capabilities::{Gpu, gpus};
@@ -45,6 +46,7 @@ static METRICS: [Registration; metrics::METRICS.len()] = [
     Registration::of::<adm::Adm>(),
     Registration::of::<motion::Motion>(),
     Registration::of::<psnr::Psnr>(),
+    Registration::of::<xpsnr::Xpsnr>(),
     Registration::of::<speed::Speed>(),
     Registration::of::<cambi::Cambi>(),
     Registration::of::<ssim::Ssim>(),
