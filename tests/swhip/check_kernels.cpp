@@ -26,6 +26,7 @@ namespace {
 #include "../../kernels/scale.hip"
 #include "../../kernels/speed.hip"
 #include "../../kernels/ssim.h"
+#include "../../kernels/ssimulacra2.hip"
 #include "../../kernels/vif.h"
 #include "../../kernels/xpsnr.hip"
 }  // namespace
@@ -360,6 +361,46 @@ void run_ciede(Run &run, const Frame<T> &frame) {
              HEIGHT, frame.width(1), frame.height(1), range, 65536.0, pictures, 1u);
 }
 
+// Two distorted pictures. Chroma has fewer columns and rows than luma, or is taken for chroma of a larger picture's size.
+template <class T>
+void run_ssimulacra2(Run &run, const Frame<T> &frame) {
+  constexpr uint32_t PAIRS = 2, MARGIN = SS2_MARGIN, SUMS = 9 * 4 * SS2_SCALES;
+  Ssimulacra2Layout layout{};
+  unsigned grid = 0;
+  for (int s = 0, width = WIDTH, height = HEIGHT; s < SS2_SCALES; s++) {
+    // The heights of all scales but the last are at least 8 before they are halved.
+    Ssimulacra2Scale &scale = layout.at[s];
+    scale.first = ~0u;
+    if (s > 0 && hv_min(layout.at[s - 1].width, layout.at[s - 1].height) < 8) continue;
+    const uint32_t columns = tiles(width, SS2_TILE_W), rows = tiles(height, SS2_TILE_H);
+    const uint32_t pitch = MARGIN + columns * SS2_TILE_W + MARGIN, plane = pitch * (rows * SS2_TILE_H + 2 * SS2_REACH);
+    scale = {layout.picture + pitch * SS2_REACH + MARGIN, plane, pitch, width, height, columns, grid};
+    layout.picture += 3 * plane, grid += columns * rows;
+    width = (width + 1) / 2, height = (height + 1) / 2;
+  }
+  std::vector<uint32_t> steps;
+  for (int i = 0; i < 2 * SS2_STEPS; i++) {
+    const auto light = [](int at) { return (float)at * (float)at * (1.0f / (SS2_STEPS * SS2_STEPS)); };
+    steps.push_back(__builtin_bit_cast(uint32_t, light(i)));
+    steps.push_back(__builtin_bit_cast(uint32_t, light(i + 1) - light(i)));
+  }
+  const Array<uint32_t> table(steps);
+  for (const uint32_t whole : {0u, 1u}) {
+    const int scale = whole ? 1 : 16 * 128;
+    const auto white = (float)(1 << frame.bits), unit = 1 / white / (float)scale;
+    const Ssimulacra2Conversion conversion{0, 1 / white, scale << (frame.bits - 1), 1.5f * unit, -0.2f * unit, -0.5f * unit,
+                                           1.8f * unit, {{0, 0, 16, 0, 0}, {0, -1, 9, 9, -1}},
+                                           {{-3, 29, 111, -9, 0}, {0, -9, 111, 29, -3}}, whole, whole, 1, whole,
+                                           {{1.2f, -0.2f, 0}, {0, 1, 0}, {0, -0.1f, 1.1f}}};
+    const Array<float> pictures(std::vector<float>((1 + PAIRS) * (size_t)layout.picture, 0));
+    run.one(kernel_name<T>("ssimulacra2_convert"),
+            {tiles(WIDTH, SS2_BLOCK) * (1 + PAIRS), tiles(HEIGHT, SS2_BLOCK), SS2_CONVERT_THREADS}, frame.data(), frame.bits,
+            frame.width(1), frame.height(1), conversion, (const HvU32x2 *)table.data(), layout, pictures.data());
+    run.sums("ssimulacra2_compare", {grid, 3 * PAIRS, SS2_COMPARE_THREADS}, PAIRS * SUMS, (const float *)pictures.data(), layout,
+             SUMS);
+  }
+}
+
 // As many tiles below each other as blocks, and half as many blocks; one distorted picture, or a group.
 template <class T>
 void run_vif(Run &run, const Frame<T> &frame, unsigned tiles_of_block, uint32_t pictures) {
@@ -599,6 +640,7 @@ void run_all(Run &run) {
   run_ssim_borders(run, frame);
   run_psnr_hvs(run, frame);
   run_ciede(run, frame);
+  run_ssimulacra2(run, frame);
   run_scale(run, frame);
   for (const unsigned tiles_of_block : {1u, 2u})
     for (const uint32_t pictures : {1u, 2u}) run_vif(run, frame, tiles_of_block, pictures);

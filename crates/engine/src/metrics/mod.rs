@@ -24,6 +24,7 @@ mod registry;
 mod score;
 pub(crate) mod speed;
 pub(crate) mod ssim;
+pub(crate) mod ssimulacra2;
 pub(crate) mod vif;
 mod work;
 pub(crate) mod xpsnr;

@@ -4,7 +4,7 @@
 
 use super::extractor::Extractor;
 use super::metric::Metric;
-use super::{adm, cambi, ciede, damage, motion, psnr, psnr_hvs, speed, ssim, vif, xpsnr};
+use super::{adm, cambi, ciede, damage, motion, psnr, psnr_hvs, speed, ssim, ssimulacra2, vif, xpsnr};
 
 /// An entry of the list of metrics.
 #[derive(Clone, Copy)]
@@ -35,6 +35,7 @@ pub const METRICS: &[Registration] = &[
     Registration::of::<psnr_hvs::PsnrHvs>(&[Extractor::of::<psnr_hvs::PsnrHvsOptions>]),
     Registration::of::<ciede::Ciede>(&[Extractor::of::<ciede::CiedeOptions>]),
     Registration::of::<cambi::Cambi>(&[Extractor::of::<cambi::CambiOptions>]),
+    Registration::of::<ssimulacra2::Ssimulacra2>(&[Extractor::of::<ssimulacra2::Ssimulacra2Options>]),
 ];
 
 impl Extractor {

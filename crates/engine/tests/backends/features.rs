@@ -157,6 +157,18 @@ pub fn frames_that_a_metric_is_not_defined_for_are_refused() {
             Geometry { depth: depth(15), ..plain },
             "the XPSNR metric takes samples of at most 14 bits",
         ),
+        (
+            "ssimulacra2",
+            &[],
+            Geometry { width: 7, ..plain },
+            "the SSIMULACRA2 metric needs frames of at least 8x8",
+        ),
+        (
+            "ssimulacra2",
+            &[],
+            Geometry { chroma: Some((43, 300)), ..plain },
+            "these frames have 43x300 samples",
+        ),
     ];
     for (name, options, geometry, reason) in cases {
         let Err(EngineError::Backend(error)) = session(&features(name, options), geometry) else {

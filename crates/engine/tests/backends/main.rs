@@ -11,6 +11,7 @@ mod features;
 mod gpu;
 #[path = "../../../../tests/swhip/process.rs"]
 mod process;
+mod ssimulacra2;
 mod sums;
 #[path = "../../../../tests/swhip/library.rs"]
 mod swhip;
@@ -24,6 +25,7 @@ const FEATURES: &[Function] = functions![
     features::frames_that_a_metric_is_not_defined_for_are_refused,
     xpsnr::is_that_of_its_specification,
     xpsnr::of_parts_is_that_of_the_whole,
+    ssimulacra2::is_that_of_its_specification,
 ];
 
 /// Tests of the CPU backend.
@@ -44,6 +46,7 @@ const SUMS: &[Function] = functions![
     sums::banding_equals_the_processors,
     sums::similarity_equals_the_processors,
     sums::xpsnr_equals_the_processors,
+    ssimulacra2::equals_the_processors,
     sums::copies_of_several_threads_equal_the_processors,
 ];
 

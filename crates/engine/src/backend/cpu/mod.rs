@@ -26,6 +26,7 @@ pub(crate) mod simd;
 mod slot;
 pub(crate) mod speed;
 pub(crate) mod ssim;
+pub(crate) mod ssimulacra2;
 pub(crate) mod vif;
 pub(crate) mod xpsnr;
 
@@ -39,6 +40,7 @@ static METRICS: [Registration; metrics::METRICS.len()] = [
     Registration::of::<vif::Vif>(),
     Registration::of::<damage::Damage>(),
     Registration::of::<adm::Adm>(),
+    Registration::of::<ssimulacra2::Ssimulacra2>(),
     Registration::of::<cambi::Cambi>(),
     Registration::of::<ssim::Ssim>(),
     Registration::of::<ciede::Ciede>(),

@@ -26,6 +26,7 @@ mod shared;
 mod slot;
 mod speed;
 mod ssim;
+mod ssimulacra2;
 mod targets;
 mod vif;
 mod xpsnr;
@@ -52,4 +53,5 @@ static METRICS: [Registration; metrics::METRICS.len()] = [
     Registration::of::<ssim::Ssim>(),
     Registration::of::<psnr_hvs::PsnrHvs>(),
     Registration::of::<ciede::Ciede>(),
+    Registration::of::<ssimulacra2::Ssimulacra2>(),
 ];

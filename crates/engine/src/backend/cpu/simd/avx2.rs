@@ -6,7 +6,7 @@ use super::Lanes;
 use std::arch::asm;
 use std::arch::x86_64::*;
 
-/// Needs `avx2`, and for VNNI `avxvnni`.
+/// Needs `avx2` and `fma`, and for VNNI `avxvnni`.
 #[derive(Clone, Copy)]
 pub(crate) struct Avx2<const VNNI: bool>;
 
@@ -180,11 +180,13 @@ impl<const VNNI: bool> Lanes for Avx2<VNNI> {
     }
 
     #[inline(always)] unsafe fn splat_f32(x: f32) -> F { _mm256_set1_ps(x) }
+    #[inline(always)] unsafe fn load_f32(p: *const f32) -> F { _mm256_loadu_ps(p) }
     #[inline(always)] unsafe fn store_f32(p: *mut f32, a: F) { _mm256_storeu_ps(p, a) }
     #[inline(always)] unsafe fn to_f32(a: I) -> F { _mm256_cvtepi32_ps(a) }
     #[inline(always)] unsafe fn add_f32(a: F, b: F) -> F { _mm256_add_ps(a, b) }
     #[inline(always)] unsafe fn sub_f32(a: F, b: F) -> F { _mm256_sub_ps(a, b) }
     #[inline(always)] unsafe fn mul_f32(a: F, b: F) -> F { _mm256_mul_ps(a, b) }
+    #[inline(always)] unsafe fn fma_f32(a: F, b: F, c: F) -> F { _mm256_fmadd_ps(a, b, c) }
     #[inline(always)] unsafe fn div_f32(a: F, b: F) -> F { _mm256_div_ps(a, b) }
     #[inline(always)] unsafe fn sqrt_f32(a: F) -> F { _mm256_sqrt_ps(a) }
     #[inline(always)] unsafe fn max_f32(a: F, b: F) -> F { _mm256_max_ps(a, b) }

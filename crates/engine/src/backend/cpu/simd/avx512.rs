@@ -172,11 +172,13 @@ impl<const VNNI: bool> Lanes for Avx512<VNNI> {
     #[inline(always)] unsafe fn sum64(a: L) -> i64 { _mm512_reduce_add_epi64(_mm512_add_epi64(a[0], a[1])) }
 
     #[inline(always)] unsafe fn splat_f32(x: f32) -> F { _mm512_set1_ps(x) }
+    #[inline(always)] unsafe fn load_f32(p: *const f32) -> F { _mm512_loadu_ps(p) }
     #[inline(always)] unsafe fn store_f32(p: *mut f32, a: F) { _mm512_storeu_ps(p, a) }
     #[inline(always)] unsafe fn to_f32(a: I) -> F { _mm512_cvtepi32_ps(a) }
     #[inline(always)] unsafe fn add_f32(a: F, b: F) -> F { _mm512_add_ps(a, b) }
     #[inline(always)] unsafe fn sub_f32(a: F, b: F) -> F { _mm512_sub_ps(a, b) }
     #[inline(always)] unsafe fn mul_f32(a: F, b: F) -> F { _mm512_mul_ps(a, b) }
+    #[inline(always)] unsafe fn fma_f32(a: F, b: F, c: F) -> F { _mm512_fmadd_ps(a, b, c) }
     #[inline(always)] unsafe fn div_f32(a: F, b: F) -> F { _mm512_div_ps(a, b) }
     #[inline(always)] unsafe fn sqrt_f32(a: F) -> F { _mm512_sqrt_ps(a) }
     #[inline(always)] unsafe fn max_f32(a: F, b: F) -> F { _mm512_max_ps(a, b) }

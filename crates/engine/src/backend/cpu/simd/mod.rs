@@ -63,6 +63,8 @@ impl Level {
     /// Returns every level of this machine, the plain one first.
     pub fn available() -> impl Iterator<Item = Self> {
         #[cfg(target_arch = "x86_64")]
+        let avx2 = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma");
+        #[cfg(target_arch = "x86_64")]
         let avx512 = is_x86_feature_detected!("avx512f")
             && is_x86_feature_detected!("avx512bw")
             && is_x86_feature_detected!("avx512dq")
@@ -70,9 +72,9 @@ impl Level {
         let levels: &[(Isa, bool)] = &[
             (Isa::Scalar, true),
             #[cfg(target_arch = "x86_64")]
-            (Isa::Avx2, is_x86_feature_detected!("avx2")),
+            (Isa::Avx2, avx2),
             #[cfg(target_arch = "x86_64")]
-            (Isa::AvxVnni, is_x86_feature_detected!("avx2") && is_x86_feature_detected!("avxvnni")),
+            (Isa::AvxVnni, avx2 && is_x86_feature_detected!("avxvnni")),
             #[cfg(target_arch = "x86_64")]
             (Isa::Avx512, avx512),
             #[cfg(target_arch = "x86_64")]
@@ -139,7 +141,7 @@ macro_rules! dispatch {
                 Isa::Scalar => unsafe { $algorithm::<Portable, $($params)*>($($arg),*) },
                 #[cfg(target_arch = "x86_64")]
                 Isa::Avx2 | Isa::AvxVnni => $crate::backend::cpu::simd::compiled!(
-                    avx2, "avx2", Avx2<false>, ($($arg: $ty),*) -> $ret = $algorithm[$($generics)*][$($params)*]
+                    avx2, "avx2,fma", Avx2<false>, ($($arg: $ty),*) -> $ret = $algorithm[$($generics)*][$($params)*]
                 ),
                 #[cfg(target_arch = "x86_64")]
                 Isa::Avx512 | Isa::Avx512Vnni => $crate::backend::cpu::simd::compiled!(
@@ -160,7 +162,7 @@ macro_rules! dispatch {
             match level.isa() {
                 #[cfg(target_arch = "x86_64")]
                 Isa::AvxVnni => $crate::backend::cpu::simd::compiled!(
-                    avxvnni, "avx2,avxvnni", Avx2<true>,
+                    avxvnni, "avx2,fma,avxvnni", Avx2<true>,
                     ($($arg: $ty),*) -> $ret = $algorithm[$($generics)*][$($params)*]
                 ),
                 #[cfg(target_arch = "x86_64")]
@@ -362,6 +364,8 @@ pub(crate) trait Lanes: Copy + 'static {
     unsafe fn sum64(a: Self::L) -> i64;
 
     unsafe fn splat_f32(x: f32) -> Self::F;
+    /// Reads `N` singles.
+    unsafe fn load_f32(p: *const f32) -> Self::F;
     /// Writes `N` singles.
     unsafe fn store_f32(p: *mut f32, a: Self::F);
     /// Converts signed integers to singles, rounding those with more than 24 bits.
@@ -369,6 +373,8 @@ pub(crate) trait Lanes: Copy + 'static {
     unsafe fn add_f32(a: Self::F, b: Self::F) -> Self::F;
     unsafe fn sub_f32(a: Self::F, b: Self::F) -> Self::F;
     unsafe fn mul_f32(a: Self::F, b: Self::F) -> Self::F;
+    /// Computes `a b + c` with one rounding.
+    unsafe fn fma_f32(a: Self::F, b: Self::F, c: Self::F) -> Self::F;
     unsafe fn div_f32(a: Self::F, b: Self::F) -> Self::F;
     unsafe fn sqrt_f32(a: Self::F) -> Self::F;
     /// Returns `a > b ? a : b`.

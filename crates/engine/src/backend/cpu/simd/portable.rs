@@ -215,11 +215,13 @@ impl Lanes for Portable {
     #[inline(always)] unsafe fn sum64(a: L) -> i64 { a.iter().fold(0, |s, x| s.wrapping_add(*x)) }
 
     #[inline(always)] unsafe fn splat_f32(x: f32) -> F { [x; N] }
+    #[inline(always)] unsafe fn load_f32(p: *const f32) -> F { p.cast::<F>().read_unaligned() }
     #[inline(always)] unsafe fn store_f32(p: *mut f32, a: F) { p.cast::<F>().write_unaligned(a) }
     #[inline(always)] unsafe fn to_f32(a: I) -> F { lanes!(i => a[i] as f32) }
     #[inline(always)] unsafe fn add_f32(a: F, b: F) -> F { lanes!(i => a[i] + b[i]) }
     #[inline(always)] unsafe fn sub_f32(a: F, b: F) -> F { lanes!(i => a[i] - b[i]) }
     #[inline(always)] unsafe fn mul_f32(a: F, b: F) -> F { lanes!(i => a[i] * b[i]) }
+    #[inline(always)] unsafe fn fma_f32(a: F, b: F, c: F) -> F { lanes!(i => a[i].mul_add(b[i], c[i])) }
     #[inline(always)] unsafe fn div_f32(a: F, b: F) -> F { lanes!(i => a[i] / b[i]) }
     #[inline(always)] unsafe fn sqrt_f32(a: F) -> F { lanes!(i => a[i].sqrt()) }
     #[inline(always)] unsafe fn max_f32(a: F, b: F) -> F { lanes!(i => if a[i] > b[i] { a[i] } else { b[i] }) }
