@@ -253,6 +253,8 @@ fn windows_go_back_after_a_flush_of_the_reference_in_another_section() {
     let both = sides(12);
     let rig = Rig::offline(&[("window", "200000000"), ("window-interval", "200000000")]).play();
     rig.push_pairs(&both.0.0[..7], &both.1.0[..7]);
+    // The motion of frame 5 is that of both neighbours, so frame 6 is taken by then.
+    rig.wait_scores(6);
     rig.wait(|log| log.report.windows.len() == 1);
     rig.flush("ref_sink");
     rig.begin_segment("ref_sink", ClockTime::ZERO, ClockTime::ZERO);
