@@ -12,9 +12,15 @@
 #define SS2_BLOCK 32         // width and height of the part of a picture that a block converts
 #define SS2_CONVERT_THREADS 256
 #define SS2_ROWS (SS2_BLOCK * SS2_BLOCK / SS2_CONVERT_THREADS)  // of a thread
-#define SS2_TILE_W 64        // the part of a channel that a block compares
-#define SS2_TILE_H 32
+#define SS2_TILE_W 32        // the part of a channel that a block compares
+#define SS2_TILE_H 64
 #define SS2_COMPARE_THREADS 256
+#if defined(HV_NV)
+  // Three blocks fit on a multiprocessor.
+  #define SS2_COMPARE_BOUNDS SS2_COMPARE_THREADS, 3
+#else
+  #define SS2_COMPARE_BOUNDS SS2_COMPARE_THREADS
+#endif
 #define SS2_RUN 8            // samples of a column that are added as singles
 #define SS2_WIDE_H (SS2_TILE_H + 2 * SS2_REACH)
 #define SS2_SUMS 12          // of a channel on a scale
@@ -93,13 +99,11 @@ HV_DEV float magnitude(float v) {
   return __builtin_bit_cast(float, __builtin_bit_cast(uint32_t, v) & 0x7fffffffu);
 }
 
-// a / b, correctly rounded, for b between 2^-20 and 2^20 and a that is 0 or not much smaller. It is the common path of
-// the compiler's division, without the test for other operands.
+// a / b, correctly rounded, for b between 2^-20 and 2^20 and a that is 0 or not much smaller. NVIDIA's compiler makes the
+// same of a division, operation by operation, after a test for operands of other ranges.
 HV_DEV float quotient(float a, float b) {
 #if defined(HV_NV)
-  const float guess = hv_rcp_f32(b), r = fused(fused(-b, guess, 1.0f), guess, guess);
-  float q = a * r;
-  q = fused(fused(-b, q, a), r, q);
+  const float guess = hv_rcp_f32(b), r = fused(fused(-b, guess, 1.0f), guess, guess), q = a * r;
   return fused(fused(-b, q, a), r, q);
 #else
   return a / b;
@@ -114,7 +118,9 @@ HV_DEV float to_light(float signal, const HvU32x2 *__restrict__ table) {
 }
 
 HV_DEV float cube_root(float m) {
-  float r = __builtin_bit_cast(float, 0x54a1f000u - __builtin_bit_cast(uint32_t, m) / 3u);
+  // A third, as the bits of m are below 2^31.
+  const uint32_t third = (uint32_t)((uint64_t)__builtin_bit_cast(uint32_t, m) * 0x55555556u >> 32);
+  float r = __builtin_bit_cast(float, 0x54a1f000u - third);
 #pragma unroll
   for (int i = 0; i < 2; i++) {
     const float cube = (r * r) * r, h = fused(-m, cube, 1.0f);
@@ -150,28 +156,34 @@ template <class T>
 HV_DEV void load_chroma(const HvPlane *planes, uint32_t bits, int width, int height, int left, int top,
                         const Ssimulacra2Conversion &c, Chroma to) {
   const int rows = c.whole_rows ? SS2_BLOCK : SS2_BLOCK / 2 + 4, first = c.whole_rows ? top : top / 2 - 2;
+  const HvPlane from[2] = {planes[1], planes[2]};
   const auto sample = [&](int plane, int x, int y) {
-    x = hv_max(0, hv_min(x, width - 1)), y = hv_max(0, hv_min(y, height - 1));
-    const HvPlane &from = planes[1 + plane];
-    return (int32_t)hv_sample<T>(from.data + (uint64_t)y * from.stride + (uint32_t)x * from.step * sizeof(T), from.shift,
-                                 bits);
+    x = hv_max(0, hv_min(x, width - 1)), y = hv_max(0, hv_min(first + y, height - 1));
+    const uint8_t *row = from[plane].data + (uint64_t)(uint32_t)y * from[plane].stride;
+    return (int32_t)hv_sample<T>(row + (uint32_t)x * (from[plane].step * (uint32_t)sizeof(T)), from[plane].shift, bits);
   };
   if (c.whole_columns) {
-    for (int i = (int)threadIdx.x; i < 2 * rows * SS2_BLOCK; i += SS2_CONVERT_THREADS) {
-      const int x = i % SS2_BLOCK, y = i / SS2_BLOCK % rows, plane = i / SS2_BLOCK / rows;
-      to[plane][y][x] = sample(plane, left + x, first + y);
+#pragma unroll 1
+    for (int i = (int)threadIdx.x; i < rows * SS2_BLOCK; i += SS2_CONVERT_THREADS) {
+      const int x = i % SS2_BLOCK, y = i / SS2_BLOCK;
+#pragma unroll
+      for (int plane = 0; plane < 2; plane++) to[plane][y][x] = sample(plane, left + x, y);
     }
     return;
   }
-  for (int i = (int)threadIdx.x; i < rows * SS2_BLOCK; i += SS2_CONVERT_THREADS) {
-    const int j = i % (SS2_BLOCK / 2), y = i / (SS2_BLOCK / 2) % rows, plane = i / (SS2_BLOCK / 2) / rows;
-    int32_t even = 0, odd = 0;
+#pragma unroll 1
+  for (int i = (int)threadIdx.x; i < rows * SS2_BLOCK / 2; i += SS2_CONVERT_THREADS) {
+    const int j = i % (SS2_BLOCK / 2), y = i / (SS2_BLOCK / 2);
 #pragma unroll
-    for (int k = 0; k < 5; k++) {
-      const int32_t value = sample(plane, left / 2 + j + k - 2, first + y);
-      even += c.columns[0][k] * value, odd += c.columns[1][k] * value;
+    for (int plane = 0; plane < 2; plane++) {
+      int32_t even = 0, odd = 0;
+#pragma unroll
+      for (int k = 0; k < 5; k++) {
+        const int32_t value = sample(plane, left / 2 + j + k - 2, y);
+        even += c.columns[0][k] * value, odd += c.columns[1][k] * value;
+      }
+      to[plane][y][2 * j] = even, to[plane][y][2 * j + 1] = odd;
     }
-    to[plane][y][2 * j] = even, to[plane][y][2 * j + 1] = odd;
   }
 }
 
@@ -424,9 +436,9 @@ SS2_CONVERT(ssimulacra2_convert_u8, uint8_t)
 SS2_CONVERT(ssimulacra2_convert_u16, uint16_t)
 
 // Adds to the sums of each pair those of all tiles: for each scale, each channel and each map four. pitch: from the sums
-// of a pair to those of the next. Block 256 threads, a tile of 64 x 32 samples of a channel of a scale; grid (tiles of
+// of a pair to those of the next. Block 256 threads, a tile of 32 x 64 samples of a channel of a scale; grid (tiles of
 // all scales, 3 for each pair).
-HV_KERNEL(SS2_COMPARE_THREADS, ssimulacra2_compare)(const float *__restrict__ pictures, Ssimulacra2Layout layout, uint32_t pitch,
+HV_KERNEL(SS2_COMPARE_BOUNDS, ssimulacra2_compare)(const float *__restrict__ pictures, Ssimulacra2Layout layout, uint32_t pitch,
                                                     uint64_t *sums) {
   ss2::compare(pictures, layout, pitch, sums);
 }

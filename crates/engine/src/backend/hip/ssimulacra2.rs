@@ -17,7 +17,7 @@ const THREADS: u32 = 256;
 /// Width and height of the part of a picture that a block converts.
 const BLOCK: usize = 32;
 /// Size of the part of a channel that a block compares.
-const TILE: (usize, usize) = (64, 32);
+const TILE: (usize, usize) = (32, 64);
 /// Columns of zeros before a row.
 const MARGIN: usize = 8;
 
