@@ -21,6 +21,8 @@ use crate::video::{ChromaSite, Matrix, Primaries, Range, Transfer, Video};
 
 /// Smallest width and height.
 pub const MIN_SIZE: usize = 8;
+/// Most luma samples. Kernels number the samples of all scales of a picture with 32 bits.
+const MOST_SAMPLES: usize = 1 << 28;
 /// Most scales. Each has half the size of the one before.
 pub const SCALES: usize = 6;
 /// Rows of a column that are added as singles before they become integers.
@@ -187,12 +189,19 @@ enum Refusal {
          samples of it"
     )]
     Subsampling { width: usize, height: usize },
+    #[error(
+        "the SSIMULACRA2 metric takes frames of at most {MOST_SAMPLES} samples, these are {width}x{height}"
+    )]
+    TooLarge { width: usize, height: usize },
 }
 
 impl Conversion {
     /// Chooses the conversion for frames of a stream.
     fn new(options: &Ssimulacra2Options, video: &Video, geometry: Geometry) -> Result<Self, Refusal> {
-        let Geometry { depth, .. } = geometry;
+        let Geometry { width, height, depth, .. } = geometry;
+        if width.saturating_mul(height) > MOST_SAMPLES {
+            return Err(Refusal::TooLarge { width, height });
+        }
         let limited = options.range.or(video.colorimetry.range).unwrap_or(Range::Limited) == Range::Limited;
         let unit = 1 << (depth.bits() - 8);
         let most = depth.max() as i32;
@@ -692,6 +701,8 @@ mod tests {
             Ssimulacra2::check(&work, geometry).map_err(|misfit| misfit.to_string())
         };
         assert!(check(geometry(7, None)).unwrap_err().contains("at least 8x8"));
+        assert!(check(geometry((1 << 22) + 1, None)).unwrap_err().contains("at most 268435456 samples"));
+        assert_eq!(check(geometry(1 << 22, None)), Ok(()));
         assert!(check(geometry(64, Some((16, 64)))).unwrap_err().contains("16x64"));
         for chroma in [None, Some((64, 64)), Some((32, 64)), Some((32, 32)), Some((64, 32))] {
             assert_eq!(check(geometry(64, chroma)), Ok(()));
