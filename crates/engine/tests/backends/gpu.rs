@@ -59,7 +59,8 @@ pub const CDNA: (&str, &str) = ("SWHIP_ARCH", "gfx90a:sramecc+:xnack-");
 
 fn plans() {
     let models = builtin::names().map(|name| Model::load(name).unwrap()).collect();
-    let classic = feature_list::parse("psnr;xpsnr;float_ssim;float_ms_ssim;psnr_hvs;ciede;cambi", &[]).unwrap();
+    let classic =
+        feature_list::parse("psnr;xpsnr;float_ssim;float_ms_ssim;psnr_hvs;ciede;cambi", &[]).unwrap();
     let classic: Vec<_> = classic.iter().flat_map(|extractor| extractor.features(true)).collect();
     let mut all = Plan::new(models, &classic, ScoreOptions::default()).unwrap();
     all.add_damage();
