@@ -4,10 +4,8 @@
 //! space and time.
 //!
 //! Defined as FFmpeg's filter `xpsnr` computes it where it reads its pictures rightly (C. Helmrich et al., ITU Journal ICT
-//! Discoveries 3(1), 2020). Backends count per block, in integers. Weights and sums over the blocks are binary64 in a
-//! fixed order.
-
-use std::sync::Arc;
+//! Discoveries 3(1), 2020). Backends count per block, in integers. Weights and sums over the blocks, which [`Weighing`]
+//! computes for all backends, are binary64 in a fixed order.
 
 use super::extractor::{About, Extract};
 use super::metric::{Metric, Misfit};
@@ -53,13 +51,13 @@ pub struct Activity {
     pub temporal: u64,
 }
 
-/// The counts of each block, in raster order.
+/// Weighted sums of squared errors of Y, Cb and Cr; zeros for planes that are not there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct XpsnrSums {
-    /// Shared by all distorted pictures of a group; zeros for pictures without weights.
-    pub activity: Arc<[Activity]>,
-    /// Squared errors of Y, Cb and Cr; zeros for planes that are not there.
-    pub errors: Vec<[u64; 3]>,
+    /// Those of the definition.
+    pub correct: [u64; 3],
+    /// Those with narrow blocks as in FFmpeg.
+    pub ffmpeg: [u64; 3],
 }
 
 /// A plane and its blocks.
@@ -146,69 +144,113 @@ fn relative((width, height): (usize, usize)) -> f64 {
     (width * height) as f64 / (3840.0 * 2160.0)
 }
 
-/// The steps from the counts of blocks to decibels.
+/// The step from the counts of blocks to weighted sums.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Scoring {
-    options: XpsnrOptions,
+pub struct Weighing {
     blocks: Blocks,
     gain: f64,
     /// Least activity.
     least: f64,
-    /// Largest sample.
-    peak: u64,
 }
 
-impl Scoring {
-    pub(crate) fn new(options: XpsnrOptions, blocks: Blocks, bits: u32) -> Self {
+/// The weights of the blocks of a reference picture, in raster order.
+pub struct Weights {
+    correct: Vec<f64>,
+    /// Those with narrow blocks as in FFmpeg; `None` if they are the same.
+    ffmpeg: Option<Vec<f64>>,
+}
+
+impl Weighing {
+    /// Creates it for pictures with these blocks and samples of this many bits.
+    pub fn new(blocks: Blocks, bits: u32) -> Self {
         let relative = relative(blocks.luma.whole);
         let square = (1u64 << (2 * bits - 9)) as f64;
         Self {
-            options,
             blocks,
             gain: (16.0 * square / 0.00001f64.max(relative).sqrt()).sqrt(),
             least: f64::from(1u32 << (bits - 6)),
-            peak: (1 << bits) - 1,
         }
     }
 
-    /// Returns the weights of the blocks.
-    fn weights(&self, activity: &[Activity]) -> Vec<f64> {
+    /// Returns the weights of blocks with these activities; none for pictures without weights.
+    pub fn weights(&self, activity: impl ExactSizeIterator<Item = Activity> + Clone) -> Weights {
+        if !self.blocks.weighted {
+            return Weights { correct: vec![], ffmpeg: None };
+        }
+        let forgets = (0..self.blocks.columns).any(|column| self.forgets(column));
+        let ffmpeg = forgets.then(|| self.weights_of(activity.clone(), true));
+        Weights { correct: self.weights_of(activity, false), ffmpeg }
+    }
+
+    fn weights_of(&self, activity: impl Iterator<Item = Activity>, ffmpeg: bool) -> Vec<f64> {
         let Blocks { columns, luma, .. } = self.blocks;
-        let weight = |(k, activity): (usize, &Activity)| self.weight(k % columns, k / columns, *activity);
-        let mut weights: Vec<_> = activity.iter().enumerate().map(weight).collect();
+        let weight = |(k, activity): (usize, _)| self.weight(k % columns, k / columns, activity, ffmpeg);
+        let mut weights: Vec<_> = activity.enumerate().map(weight).collect();
         if luma.whole.0 * luma.whole.1 <= MOST_SMOOTHED && columns > 1 {
             smooth(&mut weights, columns);
         }
         weights
     }
 
+    /// Returns true if FFmpeg forgets the spatial activity of the blocks in this column.
+    fn forgets(&self, column: usize) -> bool {
+        let (_, left, right) = self.blocks.region(column, self.blocks.luma.whole.0);
+        self.blocks.step == 2 && left < right && right <= NARROW
+    }
+
     /// Returns the weight of a block before smoothing.
-    fn weight(&self, column: usize, row: usize, activity: Activity) -> f64 {
+    fn weight(&self, column: usize, row: usize, activity: Activity, ffmpeg: bool) -> f64 {
         let (width, left, right) = self.blocks.region(column, self.blocks.luma.whole.0);
         let (height, top, bottom) = self.blocks.region(row, self.blocks.luma.whole.1);
         if right <= left || bottom <= top {
             return 1.0;
         }
-        let forgotten = self.options.ffmpeg_blocks && self.blocks.step == 2 && right <= NARROW;
-        let spatial = if forgotten { 0 } else { activity.spatial };
+        let spatial = if ffmpeg && self.forgets(column) { 0 } else { activity.spatial };
         let spatial = spatial as f64 / ((right - left) as f64 * (bottom - top) as f64);
         let both = spatial + activity.temporal as f64 / (width as f64 * height as f64);
         1.0 / both.max(self.least)
     }
 
-    /// Returns the weighted sums of squared errors of Y, Cb and Cr.
-    pub(crate) fn weighted(&self, sums: &XpsnrSums) -> [u64; 3] {
+    /// Returns the weighted sums of a pair. `errors`: squared errors of Y, Cb and Cr of each block.
+    pub fn sums(&self, weights: &Weights, errors: impl Iterator<Item = [u64; 3]> + Clone) -> XpsnrSums {
         if !self.blocks.weighted {
-            return sums.errors.iter().fold([0; 3], |sum, errors| [0, 1, 2].map(|i| sum[i] + errors[i]));
+            let plain = errors.fold([0; 3], |sum, errors| [0, 1, 2].map(|i| sum[i] + errors[i]));
+            return XpsnrSums { correct: plain, ffmpeg: plain };
         }
+        let correct = self.weighted(&weights.correct, errors.clone());
+        let ffmpeg = weights.ffmpeg.as_ref().map_or(correct, |weights| self.weighted(weights, errors));
+        XpsnrSums { correct, ffmpeg }
+    }
+
+    fn weighted(&self, weights: &[f64], errors: impl Iterator<Item = [u64; 3]>) -> [u64; 3] {
         // The order is part of the definition.
         let mut totals = [0.0; 3];
-        for (errors, weight) in sums.errors.iter().zip(self.weights(&sums.activity)) {
+        for (errors, weight) in errors.zip(weights) {
             for (total, error) in totals.iter_mut().zip(errors) {
-                *total += *error as f64 * weight;
+                *total += error as f64 * weight;
             }
         }
         totals.map(|total| if total > 0.0 { (total * self.gain + 0.5) as u64 } else { 0 })
+    }
+}
+
+/// The step from weighted sums to decibels.
+#[derive(Clone, Copy, Debug)]
+struct Scoring {
+    options: XpsnrOptions,
+    blocks: Blocks,
+    /// Largest sample.
+    peak: u64,
+}
+
+impl Scoring {
+    fn new(options: XpsnrOptions, blocks: Blocks, bits: u32) -> Self {
+        Self { options, blocks, peak: (1 << bits) - 1 }
+    }
+
+    /// Returns the weighted sums that the options choose.
+    fn weighted(&self, sums: &XpsnrSums) -> [u64; 3] {
+        if self.options.ffmpeg_blocks { sums.ffmpeg } else { sums.correct }
     }
 
     /// Returns the decibels of a plane whose weighted error has this root.
@@ -560,15 +602,14 @@ mod tests {
     fn scored(options: XpsnrOptions, errors: &[u64]) -> (Vec<f64>, Vec<(&'static str, f64)>) {
         let geometry = geometry(64, 64, 8, None);
         let source = XpsnrSource(options);
-        let blocks = Blocks::of(geometry).count();
+        let weighing = Weighing::new(Blocks::of(geometry), 8);
+        let weights = weighing.weights(vec![Activity::default(); weighing.blocks.count()].into_iter());
         let mut scorer = source.scorer(geometry).unwrap();
         let mut ready = std::collections::VecDeque::new();
         let mut totals = vec![0; source.totals(&FrameSums::default(), geometry).len()];
         for error in errors {
-            let mut errors = vec![[0; 3]; blocks];
-            errors[0] = [*error, 0, 0];
             let mut sums = FrameSums::default();
-            sums.put::<Xpsnr>(XpsnrSums { activity: vec![Activity::default(); blocks].into(), errors });
+            sums.put::<Xpsnr>(weighing.sums(&weights, [[*error, 0, 0]].into_iter()));
             scorer.push(&sums, 0, &mut ready);
             let more = source.totals(&sums, geometry);
             totals
@@ -623,9 +664,8 @@ mod tests {
     fn narrow_blocks_of_large_pictures_can_be_those_of_ffmpeg() {
         let blocks = Blocks::of(geometry(4096, 2160, 8, None));
         let weight = |ffmpeg_blocks, column| {
-            let options = XpsnrOptions { ffmpeg_blocks, ..Default::default() };
             let activity = Activity { spatial: 1 << 30, temporal: 0 };
-            Scoring::new(options, blocks, 8).weight(column, 1, activity)
+            Weighing::new(blocks, 8).weight(column, 1, activity, ffmpeg_blocks)
         };
         assert!(weight(false, 31) < 0.25);
         assert_eq!(weight(true, 31), 0.25);

@@ -15,7 +15,7 @@ use super::simd::{Lanes, Level, dispatch};
 use crate::backend::BackendError;
 use crate::backend::cpu::plane::{Plane, PlaneGroup, PlanePair, Row, Sample};
 use crate::metrics;
-use crate::metrics::xpsnr::{Activity, BlockPlane, Blocks, XpsnrSums, XpsnrWork};
+use crate::metrics::xpsnr::{Activity, BlockPlane, Blocks, Weighing, XpsnrSums, XpsnrWork};
 
 /// Rows that are processed together. Blocks of luma have a multiple of them.
 const GROUP: usize = 4;
@@ -394,18 +394,28 @@ pub struct Xpsnr {
     blocks: Blocks,
     masks: Masks,
     second_order: bool,
+    weighing: Weighing,
+}
+
+/// The counts of each block, in raster order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Counts {
+    /// Shared by all distorted pictures of a group; zeros for pictures without weights.
+    activity: Arc<[Activity]>,
+    /// Squared errors of Y, Cb and Cr; zeros for planes that are not there.
+    errors: Vec<[u64; 3]>,
 }
 
 impl Xpsnr {
-    /// Computes the sums of pictures of one sample type. `planes`: for each component, the reference's plane and the distorted
+    /// Counts the blocks of pictures of one sample type. `planes`: for each component, the reference's plane and the distorted
     /// ones.
-    fn sums<T: Sample>(
+    fn counts<T: Sample>(
         &self,
         level: Level,
         earlier: [Option<Plane<'_, T>>; 2],
         planes: &[(Plane<'_, T>, &[Plane<'_, T>])],
-    ) -> Option<Vec<XpsnrSums>> {
-        let Self { blocks, masks, second_order } = self;
+    ) -> Option<Vec<Counts>> {
+        let Self { blocks, masks, second_order, .. } = self;
         let (luma, distorted) = *planes.first()?;
         let input = Input { blocks, luma, earlier, second_order: *second_order, masks };
         let activity = match blocks.weighted {
@@ -419,7 +429,7 @@ impl Xpsnr {
                 let squares = squared(level, [*reference, *distorted.get(i)?], of, blocks);
                 errors.iter_mut().zip(squares).for_each(|(errors, square)| errors[component] = square);
             }
-            Some(XpsnrSums { activity: activity.clone(), errors })
+            Some(Counts { activity: activity.clone(), errors })
         };
         (0..distorted.len()).map(pair).collect()
     }
@@ -430,7 +440,8 @@ impl Metric for Xpsnr {
 
     fn prepare(work: &XpsnrWork, setup: &Setup) -> Result<Self, BackendError> {
         let blocks = Blocks::of(setup.geometry);
-        Ok(Self { blocks, masks: Masks::new(&blocks), second_order: work.second_order })
+        let weighing = Weighing::new(blocks, setup.geometry.depth.bits());
+        Ok(Self { blocks, masks: Masks::new(&blocks), second_order: work.second_order, weighing })
     }
 
     fn compute(&mut self, pictures: &Pictures<'_>) -> Option<Vec<XpsnrSums>> {
@@ -440,7 +451,7 @@ impl Metric for Xpsnr {
             (None, Some(_)) => return None,
         };
         let planes = || [&pictures.luma].into_iter().chain(chroma.iter().copied());
-        macro_rules! sums {
+        macro_rules! counts {
             ($kind:ident) => {{
                 let earlier = |i: usize| match pictures.earlier.get(i)? {
                     PlanePair::$kind(earlier, _) => Some(*earlier),
@@ -451,13 +462,15 @@ impl Metric for Xpsnr {
                     _ => None,
                 };
                 let planes = planes().map(plane).collect::<Option<Vec<_>>>()?;
-                self.sums(pictures.level, [earlier(0), earlier(1)], &planes)
+                self.counts(pictures.level, [earlier(0), earlier(1)], &planes)
             }};
         }
-        match pictures.luma {
-            PlaneGroup::U8(..) => sums!(U8),
-            PlaneGroup::U16(..) => sums!(U16),
-        }
+        let counts = match pictures.luma {
+            PlaneGroup::U8(..) => counts!(U8)?,
+            PlaneGroup::U16(..) => counts!(U16)?,
+        };
+        let weights = self.weighing.weights(counts.first()?.activity.iter().copied());
+        Some(counts.into_iter().map(|of| self.weighing.sums(&weights, of.errors.into_iter())).collect())
     }
 }
 
@@ -465,7 +478,6 @@ impl Metric for Xpsnr {
 mod tests {
     use super::*;
     use crate::backend::cpu::tests::{Picture, Samples, content};
-    use crate::metrics::xpsnr::{Scoring, XpsnrOptions};
     use crate::random::noise;
 
     /// Reference and distorted planes of each component, and the earlier luma of the reference.
@@ -477,8 +489,8 @@ mod tests {
     }
 
     impl Case {
-        fn sums(&self, level: Level) -> XpsnrSums {
-            fn of<T: Sample>(level: Level, case: &Case, as_is: impl Fn(&Picture) -> Samples<T>) -> XpsnrSums {
+        fn sums(&self, level: Level) -> Counts {
+            fn of<T: Sample>(level: Level, case: &Case, as_is: impl Fn(&Picture) -> Samples<T>) -> Counts {
                 let planes: Vec<_> = case.planes.iter().map(|pair| pair.each_ref().map(&as_is)).collect();
                 let earlier = case.earlier.each_ref().map(|picture| picture.as_ref().map(&as_is));
                 let planes: Vec<_> =
@@ -486,8 +498,9 @@ mod tests {
                 let planes: Vec<_> = planes.iter().map(|(a, others)| (*a, &others[..])).collect();
                 let earlier = earlier.each_ref().map(|samples| samples.as_ref().map(Samples::plane));
                 let masks = Masks::new(&case.blocks);
-                let xpsnr = Xpsnr { blocks: case.blocks, masks, second_order: case.second_order };
-                let mut sums = xpsnr.sums(level, earlier, &planes).unwrap();
+                let weighing = Weighing::new(case.blocks, case.planes[0][0].depth.bits());
+                let xpsnr = Xpsnr { blocks: case.blocks, masks, second_order: case.second_order, weighing };
+                let mut sums = xpsnr.counts(level, earlier, &planes).unwrap();
                 let itself = sums.pop().unwrap();
                 assert_eq!(itself.activity, sums[0].activity);
                 assert!(itself.errors.iter().all(|errors| *errors == [0; 3]));
@@ -500,7 +513,7 @@ mod tests {
         }
 
         /// Computes the sums one by one, as they are defined.
-        fn defined(&self) -> XpsnrSums {
+        fn defined(&self) -> Counts {
             let Blocks { columns, luma, step, .. } = self.blocks;
             let (width, height) = luma.whole;
             let grid = |picture: &Picture| Grid {
@@ -538,7 +551,7 @@ mod tests {
                     errors[component] = part(plane, k, columns).map(squared).sum();
                 }
             }
-            XpsnrSums { activity: activity.collect(), errors }
+            Counts { activity: activity.collect(), errors }
         }
     }
 
@@ -732,13 +745,12 @@ mod tests {
             let luma = |lag| Some(synthetic(size, bits, 0, t.checked_sub(lag)?)[0].clone());
             let planes = vec![of(0), of(1), of(2)];
             let case = Case { blocks, planes, earlier: [luma(1), luma(2)], second_order };
-            let scoring = Scoring::new(XpsnrOptions::default(), blocks, bits);
+            let weighing = Weighing::new(blocks, bits);
             for level in Level::available() {
-                assert_eq!(
-                    scoring.weighted(&case.sums(level)),
-                    expected,
-                    "{level:?} {size:?} {bits} bits, {t}"
-                );
+                let Counts { activity, errors } = case.sums(level);
+                let weights = weighing.weights(activity.iter().copied());
+                let sums = weighing.sums(&weights, errors.into_iter());
+                assert_eq!(sums.correct, expected, "{level:?} {size:?} {bits} bits, {t}");
             }
         }
     }

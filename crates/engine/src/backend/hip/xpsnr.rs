@@ -2,15 +2,13 @@
 
 //! Launches `kernels/xpsnr.hip`.
 
-use std::sync::Arc;
-
 use gpu::{Error, Kernel, Stream, arguments};
 
 use super::metric::{Addresses, Metric, Pairs, Setup};
 use super::shared::shared;
 use crate::backend::BackendError;
 use crate::metrics;
-use crate::metrics::xpsnr::{Activity, BlockPlane, Blocks, XpsnrSums, XpsnrWork};
+use crate::metrics::xpsnr::{Activity, BlockPlane, Blocks, Weighing, XpsnrSums, XpsnrWork};
 
 const THREADS: u32 = 128;
 /// Sums of a block.
@@ -57,6 +55,7 @@ impl XpsnrLayout {
 pub struct Xpsnr {
     kernel: Kernel,
     blocks: Blocks,
+    weighing: Weighing,
     layout: XpsnrLayout,
 }
 
@@ -75,7 +74,9 @@ impl Metric for Xpsnr {
             _ => setup.by_sample("xpsnr_large_u8", "xpsnr_large_u16"),
         };
         let layout = XpsnrLayout::new(&blocks, setup.geometry.depth.bits(), work.second_order);
-        Ok(Self { kernel: Kernel::new(setup.device, "xpsnr", name, THREADS)?, blocks, layout })
+        let kernel = Kernel::new(setup.device, "xpsnr", name, THREADS)?;
+        let weighing = Weighing::new(blocks, setup.geometry.depth.bits());
+        Ok(Self { kernel, blocks, weighing, layout })
     }
 
     fn sums(&self) -> usize {
@@ -96,14 +97,14 @@ impl Metric for Xpsnr {
     }
 
     fn read(&self, sums: &[&[u64]], _run: usize) -> Vec<XpsnrSums> {
-        let activities = sums.first().map(|sums| sums.as_chunks::<SUMS>().0).unwrap_or_default();
-        let activity = activities.iter().map(|sums| Activity { spatial: sums[0], temporal: sums[1] });
-        let activity: Arc<[Activity]> = activity.collect();
-        let pair = |sums: &&[u64]| {
-            let blocks = sums.as_chunks::<SUMS>().0.iter();
-            let errors = blocks.map(|[_, _, y, cb, cr]| [*y, *cb, *cr]).collect();
-            XpsnrSums { activity: activity.clone(), errors }
-        };
+        fn blocks(sums: &[u64]) -> std::slice::Iter<'_, [u64; SUMS]> {
+            sums.as_chunks().0.iter()
+        }
+        let activity =
+            |[spatial, temporal, ..]: &[u64; SUMS]| Activity { spatial: *spatial, temporal: *temporal };
+        let weights = self.weighing.weights(blocks(sums.first().copied().unwrap_or_default()).map(activity));
+        let errors = |[_, _, y, cb, cr]: &[u64; SUMS]| [*y, *cb, *cr];
+        let pair = |sums: &&[u64]| self.weighing.sums(&weights, blocks(sums).map(errors));
         sums.iter().map(pair).collect()
     }
 }
