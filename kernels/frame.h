@@ -29,11 +29,19 @@ HV_OFFSET(HvPlane, step, 14);
 struct HvFrame {
   HvPlane reference[3], distorted[3];  // Y, Cb, Cr
   HvPlane earlier[2];      // luma of the reference one and two frames ago, null at the start of a run
+  uint32_t place;          // of the group in the history of metrics that keep one
+  uint32_t age;            // successive frames of the pair up to this one, as far as it matters
+  uint32_t rendition;
+  uint32_t like;           // the first pair of the group with this age
 };
-HV_SIZE(HvFrame, 128);
+HV_SIZE(HvFrame, 144);
 HV_OFFSET(HvFrame, reference, 0);
 HV_OFFSET(HvFrame, distorted, 48);
 HV_OFFSET(HvFrame, earlier, 96);
+HV_OFFSET(HvFrame, place, 128);
+HV_OFFSET(HvFrame, age, 132);
+HV_OFFSET(HvFrame, rendition, 136);
+HV_OFFSET(HvFrame, like, 140);
 
 // Planes that one kernel passes to another: one of the reference and one of the distorted picture, or consecutive ones
 // of several distorted pictures.

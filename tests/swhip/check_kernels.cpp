@@ -18,6 +18,7 @@ namespace {
 #include "../../kernels/adm.hip"
 #include "../../kernels/cambi.hip"
 #include "../../kernels/ciede.hip"
+#include "../../kernels/cvvdp.hip"
 #include "../../kernels/damage.hip"
 #include "../../kernels/frame.hip"
 #include "../../kernels/motion.h"
@@ -401,6 +402,65 @@ void run_ssimulacra2(Run &run, const Frame<T> &frame) {
   }
 }
 
+// Bands with and without the taps of masking; two pairs that share the reference's planes. The constants are only
+// plausible.
+template <class T>
+void run_cvvdp(Run &run, const Frame<T> &frame) {
+  constexpr uint32_t pairs = 2, streams = 2, places = 3, bands = 4;
+  std::vector<CvvdpLevel> all;
+  uint64_t pair = 0;
+  uint32_t contrasts = 0, blocks = 0;
+  for (int width = WIDTH, height = HEIGHT; all.size() <= bands; width = (width + 1) / 2, height = (height + 1) / 2) {
+    const auto pitch = (uint32_t)(width * height + 3) / 4 * 4;
+    all.push_back({0x1p24, pair, pair + 8 * pitch, width, height, pitch, contrasts, blocks, 0});
+    pair += 16 * pitch;
+    if (all.size() > bands) continue;
+    contrasts += tiles((width + 1) / 2 * height, CVVDP_THREADS);
+    blocks += tiles(width, CVVDP_TILE) * tiles(height, CVVDP_TILE);
+  }
+  const uint32_t pitch = all[0].pitch;
+  const Array<CvvdpLevel> levels(all);
+  std::vector<float> values;
+  for (int i = 0; i < (bands + 1) * CVVDP_CHANNELS * CVVDP_NODES; i++) values.insert(values.end(), {(float)(i % 7), 0.25f});
+  std::vector<float> weights;
+  for (int i = 0; i < (int)places * CVVDP_CHANNELS; i++) weights.push_back(0.1f * (float)(i % 5 + 1));
+  const Array<float> tables(values), taps(weights);
+  const Array<float> ring(places * streams * CVVDP_COLOURS * pitch), memory(pairs * pair);
+  CvvdpFront front{};
+  const int unit = 1 << (frame.bits - 8);
+  front.low[0] = front.low[1] = 16 * unit, front.high[0] = 235 * unit, front.high[1] = 240 * unit;
+  front.scale[0] = 1 / (219.0f * (float)unit), front.scale[1] = 1 / (3584.0f * (float)unit);
+  front.offset[0] = -16 / 219.0f, front.offset[1] = -128 / 224.0f;
+  front.matrix[0] = 1.6f, front.matrix[1] = -0.2f, front.matrix[2] = -0.5f, front.matrix[3] = 1.9f;
+  for (int i = 0; i < 9; i++) front.colours[i] = 20.0f + (float)i;
+  front.hlg[0] = 8, front.hlg[1] = -4, front.hlg[2] = 0.02f, front.gamma = 0.2f, front.peak = 1000;
+  front.cosited[0] = 1;
+  front.width = WIDTH, front.height = HEIGHT, front.chroma_width = frame.width(1), front.chroma_height = frame.height(1);
+  const CvvdpPicture picture{{frame.plane_of(0), frame.plane_of(1), frame.plane_of(2)}};
+  for (uint32_t i = 0; i < places * streams; i++) {
+    front.eotf = i % 3;
+    run.one(kernel_name<T>("cvvdp_front"), {tiles(WIDTH, CVVDP_THREADS), (unsigned)HEIGHT, CVVDP_THREADS}, picture, frame.bits,
+            front, pitch, ring.data() + (size_t)i * CVVDP_COLOURS * pitch);
+  }
+  CvvdpMasking masking{};
+  for (int i = 0; i < CVVDP_BLUR; i++) masking.horizontal[i] = masking.vertical[i] = 1.0f / CVVDP_BLUR;
+  for (int i = 0; i < CVVDP_CHANNELS; i++) masking.powers[i] = 2.5f, masking.offsets[i] = 1;
+  for (float &weight : masking.cross) weight = 0.5f;
+  masking.small_gain = 0.16f, masking.power = 2.2f, masking.top = 0.01f, masking.epsilon = masking.two_epsilons = 1e-5f;
+  masking.nodes[0] = 1.5f, masking.nodes[1] = 11;
+  run.one("cvvdp_filter", {tiles((int)pitch, 4 * CVVDP_THREADS), 2 * pairs, CVVDP_THREADS}, frame.data(), ring.data(),
+          taps.data(), places, places, streams, pitch, pair, memory.data());
+  for (uint32_t i = 1; i <= bands; i++)
+    run.one("cvvdp_reduce", {tiles(all[i].width * all[i].height, CVVDP_THREADS), 8 * pairs, CVVDP_THREADS}, frame.data(),
+            levels.data(), i, pair, memory.data());
+  run.one("cvvdp_contrast", {contrasts, pairs, CVVDP_THREADS}, frame.data(), levels.data(), tables.data(), masking, bands, pair,
+          memory.data());
+  run.sums("cvvdp_mask", {blocks, pairs, CVVDP_THREADS}, pairs * bands * CVVDP_CHANNELS, levels.data(), masking, bands, pair,
+           memory.data(), bands * CVVDP_CHANNELS);
+  run.sums("cvvdp_base", {pairs, 1, CVVDP_LANES}, pairs * CVVDP_CHANNELS, frame.data(), levels.data() + bands, tables.data(),
+           masking, pair, memory.data(), (uint32_t)CVVDP_CHANNELS);
+}
+
 // As many tiles below each other as blocks, and half as many blocks; one distorted picture, or a group.
 template <class T>
 void run_vif(Run &run, const Frame<T> &frame, unsigned tiles_of_block, uint32_t pictures) {
@@ -641,6 +701,7 @@ void run_all(Run &run) {
   run_psnr_hvs(run, frame);
   run_ciede(run, frame);
   run_ssimulacra2(run, frame);
+  run_cvvdp(run, frame);
   run_scale(run, frame);
   for (const unsigned tiles_of_block : {1u, 2u})
     for (const uint32_t pictures : {1u, 2u}) run_vif(run, frame, tiles_of_block, pictures);

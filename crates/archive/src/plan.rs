@@ -131,7 +131,7 @@ fn examine(args: &Args, title: &mut Title, given: &[(String, String)]) -> Result
     }
     let plan = title.plan()?;
     title.models = Title::hashes(&plan);
-    (title.lead_in, title.look_ahead) = (plan.lookback(), plan.lookahead());
+    (title.lead_in, title.look_ahead) = (plan.lookback().max(plan.work.history()), plan.lookahead());
     // Also done for titles that are not cut, so that problems are reported now and files are examined only once.
     let mut prepared = command::prepare(&title.args(&[])?)?;
     title.damaged = prepared.damaged();

@@ -21,7 +21,7 @@ use gpu::Device;
 use serde::Serialize;
 
 use crate::Args;
-use crate::clip::{Clip, Content, Format, Place};
+use crate::clip::{Clip, Content, Format, Place, video};
 
 const CONTENTS: [Content; 4] = [Content::Natural, Content::Noise, Content::Extremes, Content::Flat];
 const PLACES: [Place; 3] = [Place::Device, Place::Pinned, Place::Host];
@@ -229,7 +229,8 @@ impl Case {
         plan: &Arc<Plan>,
         clip: &Clip,
     ) -> Result<(Vec<FrameSums>, Vec<PairScore>), EngineError> {
-        backend.prepare(&plan.work, clip.geometry(), &[None])?;
+        let geometry = clip.geometry();
+        backend.prepare(&plan.work.suited(&video(), geometry), geometry, &[None])?;
         let mut tickets = VecDeque::new();
         let mut sums = vec![];
         for index in 0..clip.len() {
@@ -243,7 +244,8 @@ impl Case {
             sums.extend(fetched);
         }
         let mut session = Session::new(plan.clone(), backend, self.subsample);
-        session.prepare(clip.geometry(), &[None])?;
+        session.set_video(video());
+        session.prepare(geometry, &[None])?;
         let mut scores = vec![];
         let mut completions = VecDeque::new();
         for index in 0..clip.len() {

@@ -8,8 +8,14 @@ use clap::ValueEnum;
 use engine::backend::Group;
 use engine::frame::{BitDepth, Component, DeviceAddress, Geometry, Lease, Picture, Samples};
 use engine::random::noise;
+use engine::video::{FrameRate, Video};
 use gpu::{Device, DeviceBuffer, Pinned};
 use rayon::prelude::*;
+
+/// Returns what metrics are to know about the clips: 25 frames per second.
+pub fn video() -> Video {
+    Video { rate: FrameRate::new(25, 1), ..Video::default() }
+}
 
 /// Memory of pictures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

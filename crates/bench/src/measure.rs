@@ -17,7 +17,7 @@ use engine::session::{Session, Tag};
 use gpu::{Device, Selection};
 use serde::Serialize;
 
-use crate::clip::{Clip, Content, Place};
+use crate::clip::{Clip, Content, Place, video};
 use crate::{Args, BackendChoice};
 
 /// Seconds until caches are filled and clocks have risen.
@@ -44,6 +44,7 @@ impl Stream {
         };
         let mut session = Session::new(plan.clone(), backend, 1);
         session.set_copiers(args.threads());
+        session.set_video(video());
         session.prepare(clip.geometry(), &vec![None; args.renditions])?;
         Ok(Self { session, clip, submitted: 0 })
     }
@@ -281,7 +282,8 @@ fn kernels(args: &Args, selection: &Selection, plan: &Plan, clip: &Clip) -> Resu
         return Ok(Kernels(vec![]));
     }
     let mut hip = Hip::open(selection, 1)?;
-    hip.prepare(&plan.work, clip.geometry(), &vec![None; args.renditions])?;
+    let work = plan.work.suited(&video(), clip.geometry());
+    hip.prepare(&work, clip.geometry(), &vec![None; args.renditions])?;
     // Motion depends on at most two earlier frames.
     for index in 0..2 {
         let ticket = hip.submit(clip.group_of(index, args.renditions))?;
@@ -319,6 +321,7 @@ pub fn start(args: &Args, plan: &Arc<Plan>) -> Result<Vec<(&'static str, f64)>, 
     step("open the GPU");
     let hip = Hip::open(&device.info().selection(), args.in_flight())?;
     let mut session = Session::new(plan.clone(), Box::new(hip), 1);
+    session.set_video(video());
     session.prepare(clip.geometry(), &vec![None; args.renditions])?;
     step("load the kernels, set up");
     let mut stream = Stream { session, clip, submitted: 0 };

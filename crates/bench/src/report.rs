@@ -23,7 +23,7 @@ use engine::frame::BitDepth;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::clip::Place;
+use crate::clip::{Place, video};
 use crate::system::System;
 use crate::{Args, check, measure};
 
@@ -206,7 +206,8 @@ fn self_test(args: &Args) -> Result<Answer, Box<dyn Error>> {
     let device = hip::open(&args.selection())?;
     let mut hip = Hip::open(&device.info().selection(), args.in_flight())?;
     let start = Instant::now();
-    hip.prepare(&plan.work, args.format().geometry(), &[None])?;
+    let geometry = args.format().geometry();
+    hip.prepare(&plan.work.suited(&video(), geometry), geometry, &[None])?;
     let ms = start.elapsed().as_secs_f64() * 1e3;
     let verdict = hip.self_test().map_or("skipped", SelfTest::name);
     Answer::new(

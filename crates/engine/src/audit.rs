@@ -156,7 +156,13 @@ impl Audit {
     pub fn offer(&mut self, group: &Group<'_>) -> Option<u64> {
         let number = self.offered;
         self.offered += 1;
-        let lags = self.kind.as_ref()?.work.lags();
+        let work = &self.kind.as_ref()?.work;
+        if work.history() > 0 {
+            // Pictures cannot be leased for as long as a metric's history is.
+            self.skipped += u64::from(self.is_chosen(number));
+            return None;
+        }
+        let lags = work.lags();
         let submitted = self.is_chosen(number) && self.submit(number, group).is_some();
         if self.is_chosen(number) && !submitted {
             self.skipped += 1;

@@ -316,6 +316,10 @@ impl Session {
                 let ticket = backend.submit(Group { history_only: true, ..group })?;
                 backend.wait(ticket)?;
             }
+            if self.work.history() > 0 {
+                // Earlier distorted pictures are not there.
+                self.since_gap = 0;
+            }
         }
         self.backend = backend;
         Ok(())
@@ -502,7 +506,7 @@ impl Session {
                         }
                         let totals = Totals::of(&self.plan, &sums, geometry);
                         let track = &mut self.tracks[rendition];
-                        let discont = self.since_gap < lookback;
+                        let discont = self.since_gap < lookback.max(self.work.history());
                         track.push(&sums, Pending::Pair { tag, discont, left_out: history_only, totals });
                         self.complete(rendition, scores);
                     }

@@ -35,6 +35,11 @@ pub trait Metric: 'static {
         0
     }
 
+    /// Returns how many earlier pictures of every stream it reads, the distorted ones too. It keeps them itself.
+    fn history(_work: &Self::Work) -> usize {
+        0
+    }
+
     /// Rejects frames for which it is not defined.
     fn check(_work: &Self::Work, _geometry: Geometry) -> Result<(), Misfit> {
         Ok(())

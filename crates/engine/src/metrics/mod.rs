@@ -9,6 +9,7 @@
 pub(crate) mod adm;
 pub(crate) mod cambi;
 pub(crate) mod ciede;
+pub(crate) mod cvvdp;
 pub mod damage;
 mod extractor;
 pub mod feature;

@@ -4,7 +4,7 @@
 
 use super::extractor::Extractor;
 use super::metric::Metric;
-use super::{adm, cambi, ciede, damage, motion, psnr, psnr_hvs, speed, ssim, ssimulacra2, vif, xpsnr};
+use super::{adm, cambi, ciede, cvvdp, damage, motion, psnr, psnr_hvs, speed, ssim, ssimulacra2, vif, xpsnr};
 
 /// An entry of the list of metrics.
 #[derive(Clone, Copy)]
@@ -36,6 +36,7 @@ pub const METRICS: &[Registration] = &[
     Registration::of::<ciede::Ciede>(&[Extractor::of::<ciede::CiedeOptions>]),
     Registration::of::<cambi::Cambi>(&[Extractor::of::<cambi::CambiOptions>]),
     Registration::of::<ssimulacra2::Ssimulacra2>(&[Extractor::of::<ssimulacra2::Ssimulacra2Options>]),
+    Registration::of::<cvvdp::Cvvdp>(&[Extractor::of::<cvvdp::CvvdpOptions>]),
 ];
 
 impl Extractor {

@@ -60,6 +60,7 @@ struct Rules {
     suit: fn(&mut Work, &Video, Geometry),
     chroma: fn(&Work) -> bool,
     lags: fn(&Work) -> usize,
+    history: fn(&Work) -> usize,
     check: fn(&Work, Geometry) -> Result<(), Misfit>,
 }
 
@@ -75,6 +76,7 @@ impl Rules {
             },
             chroma: |work| work.get::<M>().is_some_and(M::chroma),
             lags: |work| work.get::<M>().map_or(0, M::lags),
+            history: |work| work.get::<M>().map_or(0, M::history),
             check: |work, geometry| work.get::<M>().map_or(Ok(()), |work| M::check(work, geometry)),
         }
     }
@@ -145,6 +147,12 @@ impl Work {
     /// Returns how many earlier reference pictures the metrics read.
     pub fn lags(&self) -> usize {
         self.rules.values().map(|rules| (rules.lags)(self)).max().unwrap_or(0)
+    }
+
+    /// Returns how many earlier pictures of every stream the metrics read, the distorted ones too. They keep them
+    /// themselves, so groups have to be computed in their order.
+    pub fn history(&self) -> usize {
+        self.rules.values().map(|rules| (rules.history)(self)).max().unwrap_or(0)
     }
 
     /// Copies the sums of a pair that depend on the reference pictures alone.

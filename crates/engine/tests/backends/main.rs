@@ -6,6 +6,7 @@
 #[allow(dead_code, reason = "the tests of the plugin need more of it")]
 #[path = "../../../../tests/pipeline/common/clip.rs"]
 mod clip;
+mod cvvdp;
 mod device;
 mod features;
 mod gpu;
@@ -23,6 +24,8 @@ const FEATURES: &[Function] = functions![
     features::the_classic_metrics_are_libvmafs_on_every_clip,
     features::ssim_and_ms_ssim_share_what_they_have_in_common,
     features::frames_that_a_metric_is_not_defined_for_are_refused,
+    cvvdp::is_that_of_its_definition,
+    cvvdp::of_parts_is_that_of_the_whole,
     xpsnr::is_that_of_its_specification,
     xpsnr::of_parts_is_that_of_the_whole,
     ssimulacra2::is_that_of_its_specification,
@@ -45,6 +48,7 @@ const SUMS: &[Function] = functions![
     sums::groups_end_for_all_who_wait,
     sums::banding_equals_the_processors,
     sums::similarity_equals_the_processors,
+    sums::cvvdp_equals_the_processors,
     sums::xpsnr_equals_the_processors,
     ssimulacra2::equals_the_processors,
     sums::copies_of_several_threads_equal_the_processors,

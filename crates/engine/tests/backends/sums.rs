@@ -11,7 +11,7 @@ use hipvmaf_engine::backend::cpu::Cpu;
 use hipvmaf_engine::backend::hip::Hip;
 use hipvmaf_engine::backend::{Backend, BackendError, Group};
 use hipvmaf_engine::frame::{BitDepth, Component, Geometry, Lease, Picture, Samples};
-use hipvmaf_engine::metrics::{Extractor, FrameSums, Work};
+use hipvmaf_engine::metrics::{Extractor, FrameSums, Work, feature_list};
 use hipvmaf_engine::model::ScoreOptions;
 use hipvmaf_engine::plan::Plan;
 use hipvmaf_engine::random::noise;
@@ -21,6 +21,7 @@ use hipvmaf_engine::testing::metrics::{
     Method, Motion, MotionWork, Psnr, PsnrHvs, PsnrHvsWork, PsnrWork, Speed, SpeedOptions, SpeedWork, Ssim,
     SsimWork, Vif, VifWork, Xpsnr, XpsnrWork,
 };
+use hipvmaf_engine::video::{FrameRate, Video};
 use proptest::prelude::*;
 
 /// Frames of one size, consecutive in memory, each with Y, Cb and Cr.
@@ -145,11 +146,14 @@ fn sums_of_steps(
     threads: usize,
     clips: &'static [Clip; 3],
     steps: &[Step],
-    one_by_one: bool,
+    (one_by_one, history): (bool, bool),
 ) -> Vec<Vec<FrameSums>> {
     let mut work = work(&[100.0], true, true);
     work.set::<PsnrHvs>(PsnrHvsWork);
     work.set::<Xpsnr>(XpsnrWork { second_order: true });
+    if history {
+        work = cvvdp("cvvdp", 10, clips[0].geometry);
+    }
     let mut cpu = Cpu::new(threads).unwrap();
     cpu.prepare(&work, clips[0].geometry, &[None, None]).unwrap();
     let mut sums = vec![vec![]; steps.len()];
@@ -182,10 +186,10 @@ fn sums_of_steps(
 pub fn of_overlapping_groups_are_those_of_groups_alone() {
     let groups = proptest::collection::vec(step(), 1..16);
     let config = ProptestConfig { cases: 48, ..ProptestConfig::default() };
-    proptest!(config, |(steps in groups, threads in 1..6usize, deep in any::<bool>())| {
+    proptest!(config, |(steps in groups, threads in 1..6usize, deep in any::<bool>(), history in any::<bool>())| {
         let clips = &CLIPS[usize::from(deep)];
-        let overlapping = sums_of_steps(threads, clips, &steps, false);
-        prop_assert_eq!(overlapping, sums_of_steps(1, clips, &steps, true));
+        let overlapping = sums_of_steps(threads, clips, &steps, (false, history));
+        prop_assert_eq!(overlapping, sums_of_steps(1, clips, &steps, (true, history)));
     });
 }
 
@@ -387,7 +391,9 @@ pub fn of_every_metric_equal_the_processors() {
     for bits in [8, 10] {
         let [reference, distorted, other] =
             [(5, false), (5, true), (0, true)].map(|(kind, d)| Clip::new(kind, d, 331, 217, bits, 3));
-        check_clips(&plan.work, 5, &reference, &[(distorted, None), (other, None)]);
+        let video = Video { rate: FrameRate::new(25, 1), ..Video::default() };
+        let work = plan.work.suited(&video, reference.geometry);
+        check_clips(&work, 5, &reference, &[(distorted, None), (other, None)]);
     }
 }
 
@@ -514,6 +520,34 @@ pub fn similarity_equals_the_processors() {
                 expected,
                 "{width}x{height} {bits} bit"
             );
+        }
+    }
+}
+
+/// Returns the work of ColorVideoVDP with these options, for frames of this rate.
+fn cvvdp(options: &str, rate: u32, geometry: Geometry) -> Work {
+    let features: Vec<_> =
+        feature_list::parse(options, &[]).unwrap().iter().flat_map(|e| e.features(true)).collect();
+    let plan = Plan::new(vec![], &features, ScoreOptions::default()).unwrap();
+    plan.work.suited(&Video { rate: FrameRate::new(rate, 1), ..Video::default() }, geometry)
+}
+
+/// All curves of displays, bands that are masked without taps, odd sizes, histories with gaps, and scaled pictures.
+pub fn cvvdp_equals_the_processors() {
+    let displays =
+        ["standard_4k", "standard_hdr_pq", "standard_hdr_hlg:range=full", "iphone_14_pro:loc=topleft"];
+    for (i, (width, height)) in [(97, 64), (54, 75), (130, 33), (6, 40)].into_iter().enumerate() {
+        for bits in [8, 10] {
+            let kind = (i as u32 + bits / 2) % 8;
+            let [reference, distorted, other] =
+                [(kind, false, width), (kind, true, width), (0, true, 2 * width + 16)]
+                    .map(|(kind, d, width)| Clip::new(kind, d, width, height, bits, 11));
+            let method = scale::Method::Bilinear;
+            let scaling = Scaling::new(method, other.geometry, reference.geometry, (true, false));
+            let work = cvvdp(&format!("cvvdp=display={}", displays[i]), [5, 24][i % 2], reference.geometry);
+            let mut others = vec![(distorted, None)];
+            others.extend(scaling.ok().map(|scaling| (other, Some(scaling))));
+            check_clips(&work, kind, &reference, &others);
         }
     }
 }

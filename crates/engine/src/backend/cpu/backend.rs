@@ -35,6 +35,8 @@ struct QueuedGroup {
     /// The distorted pictures, each with the number of its rendition.
     distorted: Vec<(usize, Leased)>,
     earlier: Vec<Arc<Luma>>,
+    /// Number of groups before this one in its run.
+    run: usize,
     history_only: bool,
 }
 
@@ -44,8 +46,8 @@ impl QueuedGroup {
         let distorted = self.distorted.iter().map(|(rendition, leased)| (*rendition, leased.picture()));
         let (distorted, earlier) = (distorted.collect(), &self.earlier[..]);
         let luma = Some(&*self.luma);
-        let history_only = self.history_only;
-        slot.compute(plan, &BorrowedGroup { reference, luma, distorted, earlier, bands, history_only })
+        let Self { run, history_only, .. } = *self;
+        slot.compute(plan, &BorrowedGroup { reference, luma, distorted, earlier, bands, run, history_only })
     }
 }
 
@@ -125,6 +127,8 @@ struct Prepared {
     shared: Arc<GroupQueue>,
     /// Luma of the latest reference pictures of the run, the most recent one first, as many as a metric looks back.
     history: VecDeque<Arc<Luma>>,
+    /// Groups submitted in the present run.
+    run: usize,
 }
 
 impl Drop for Prepared {
@@ -169,9 +173,11 @@ impl Cpu {
     }
 
     /// Returns the number of in-flight slots. One thread computes one group at a time. Several threads need one group
-    /// more than there are threads, as the last parts of a group leave some of them idle.
-    fn slots(&self) -> usize {
+    /// more than there are threads, as the last parts of a group leave some of them idle. `ordered`: each group needs
+    /// the one before.
+    fn slots(&self, ordered: bool) -> usize {
         match self.pool.current_num_threads() {
+            _ if ordered => 1,
             1 => 1,
             threads => (threads + 1).min(MAX_SLOTS),
         }
@@ -206,7 +212,7 @@ impl Backend for Cpu {
 
     /// Allows one group to wait while all slots are busy.
     fn depth(&self) -> usize {
-        self.slots() + 1
+        self.slots(false) + 1
     }
 
     fn prepare(
@@ -221,8 +227,9 @@ impl Backend for Cpu {
         let threads = self.pool.current_num_threads();
         let setup = Setup { geometry, renditions: renditions.len(), bands: threads };
         let plan = SlotConfig::new(self.level, work, geometry, renditions);
-        let slots = (0..self.slots()).map(|_| Slot::new(work, &setup));
-        let mut idle = slots.collect::<Result<Vec<_>, _>>()?;
+        let slots = self.slots(work.history() > 0);
+        let idle = (0..slots).map(|_| Slot::new(work, &setup));
+        let mut idle = idle.collect::<Result<Vec<_>, _>>()?;
         if let Some(first) = idle.last_mut().filter(|_| self.warms_up && !renditions.is_empty()) {
             let warm_up = WarmUp::new(geometry, renditions);
             let group = warm_up.group();
@@ -233,6 +240,7 @@ impl Backend for Cpu {
                 distorted: distorted.collect(),
                 earlier: &[],
                 bands: threads,
+                run: 0,
                 history_only: false,
             };
             // The other slots are cold only in their own memory, which costs less than half a group's time.
@@ -242,18 +250,18 @@ impl Backend for Cpu {
         let shared = GroupQueue {
             plan,
             spare: Arc::default(),
-            slots: self.slots(),
+            slots,
             threads,
             state: Mutex::new(state),
             finished: Condvar::new(),
         };
-        self.prepared = Some(Prepared { shared: Arc::new(shared), history: VecDeque::new() });
+        self.prepared = Some(Prepared { shared: Arc::new(shared), history: VecDeque::new(), run: 0 });
         Ok(())
     }
 
     fn submit(&mut self, group: Group<'_>) -> Result<Ticket, BackendError> {
         let depth = self.depth();
-        let Prepared { shared, history } = self.prepared.as_mut().ok_or(BackendError::NotPrepared)?;
+        let Prepared { shared, history, run } = self.prepared.as_mut().ok_or(BackendError::NotPrepared)?;
         let plan = &shared.plan;
         let history_only = group.is_history_only();
         let Group { reference, distorted, .. } = group;
@@ -266,13 +274,14 @@ impl Backend for Cpu {
         }
         let ticket = Ticket(self.next);
         self.next += 1;
+        let run = std::mem::replace(run, *run + 1);
         let earlier: Vec<_> = history.iter().cloned().collect();
         let leased = |(rendition, picture): &(usize, _)| Some((*rendition, Leased::new(picture)?));
         let leased = Leased::new(&reference).zip(distorted.iter().map(leased).collect::<Option<Vec<_>>>());
         let depth = plan.geometry.depth;
         let luma = if let Some((leased, distorted)) = leased {
             let luma = Arc::new(Luma::leased(leased, depth, &shared.spare));
-            let queued = QueuedGroup { ticket, luma: luma.clone(), distorted, earlier, history_only };
+            let queued = QueuedGroup { ticket, luma: luma.clone(), distorted, earlier, run, history_only };
             let mut state = shared.state();
             state.outcomes.insert(ticket, None);
             state.waiting.push_back(queued);
@@ -285,7 +294,8 @@ impl Backend for Cpu {
             let luma = (plan.lags > 0).then(|| Arc::new(Luma::copied(&reference.luma, depth, &shared.spare)));
             let mut state = shared.state();
             let mut slot = loop {
-                match state.idle.pop() {
+                // In the order of submission, which a slot with history needs.
+                match state.waiting.is_empty().then(|| state.idle.pop()).flatten() {
                     Some(slot) => break slot,
                     None => state = shared.wait(state),
                 }
@@ -299,6 +309,7 @@ impl Backend for Cpu {
                     distorted: distorted.iter().map(|(rendition, picture)| (*rendition, picture)).collect(),
                     earlier: &earlier,
                     bands,
+                    run,
                     history_only,
                 };
                 self.pool.install(|| slot.compute(plan, &group))
@@ -341,6 +352,7 @@ impl Backend for Cpu {
     fn reset(&mut self) {
         if let Some(prepared) = &mut self.prepared {
             prepared.history.clear();
+            prepared.run = 0;
         }
     }
 }

@@ -30,6 +30,10 @@ pub struct Pictures<'a> {
     pub chroma: Option<[PlaneGroup<'a>; 2]>,
     /// The reference's luma paired with that of one and two pictures ago, as far as the run reaches back.
     pub earlier: Vec<PlanePair<'a>>,
+    /// The rendition of each distorted picture; empty if the reference is compared with itself.
+    pub renditions: &'a [usize],
+    /// Number of groups before this one in its run.
+    pub run: usize,
     /// The pictures at half their size, the reference first; empty for metrics that do not need them.
     pub halves: Vec<Plane<'a, u16>>,
 }
@@ -59,6 +63,10 @@ pub trait Metric: Sized + Send + 'static {
 
     fn prepare(work: &WorkOf<Self>, setup: &Setup) -> Result<Self, BackendError>;
 
+    /// Takes the pictures of a group into the metric's history. It comes before [`Metric::compute`], and for groups that
+    /// only serve as history too.
+    fn remember(&mut self, _pictures: &Pictures<'_>) {}
+
     /// Computes the sums of each distorted picture on the threads of the current pool; `None` if the pictures differ
     /// from the prepared ones.
     fn compute(&mut self, pictures: &Pictures<'_>) -> Option<Vec<SumsOf<Self>>>;
@@ -73,6 +81,7 @@ pub trait Metric: Sized + Send + 'static {
 pub trait DynMetric: Send {
     fn has_history(&self) -> bool;
     fn halves_are(&self) -> Halves;
+    fn remember(&mut self, pictures: &Pictures<'_>);
     fn compute(&mut self, pictures: &Pictures<'_>);
     fn halves(&self, pictures: usize) -> Vec<Plane<'_, u16>>;
     /// Moves the sums of the last group to `out`; `None` if there are none.
@@ -91,6 +100,10 @@ impl<M: Metric> DynMetric for WithSums<M> {
 
     fn halves_are(&self) -> Halves {
         M::HALVES
+    }
+
+    fn remember(&mut self, pictures: &Pictures<'_>) {
+        self.metric.remember(pictures);
     }
 
     fn compute(&mut self, pictures: &Pictures<'_>) {

@@ -11,6 +11,7 @@ pub(crate) mod adm;
 mod backend;
 pub(crate) mod cambi;
 pub(crate) mod ciede;
+pub(crate) mod cvvdp;
 pub(crate) mod damage;
 mod filter;
 mod import;
@@ -37,6 +38,7 @@ use metric::Registration;
 
 /// All metrics, the slowest first. A missing metric is a compile error.
 static METRICS: [Registration; metrics::METRICS.len()] = [
+    Registration::of::<cvvdp::Cvvdp>(),
     Registration::of::<vif::Vif>(),
     Registration::of::<damage::Damage>(),
     Registration::of::<adm::Adm>(),

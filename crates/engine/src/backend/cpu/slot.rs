@@ -59,6 +59,8 @@ pub struct BorrowedGroup<'a> {
     pub earlier: &'a [std::sync::Arc<Luma>],
     /// Number of bands of each picture.
     pub bands: usize,
+    /// Number of groups before this one in its run.
+    pub run: usize,
     pub history_only: bool,
 }
 
@@ -140,6 +142,7 @@ impl Slot {
             let plane = earlier.plane().ok_or_else(unreadable)?;
             PlanePair::new(plane, luma).ok_or(BackendError::Unlike)
         });
+        let renditions: Vec<_> = given.distorted.iter().map(|(rendition, _)| *rendition).collect();
         let pictures = Pictures {
             level,
             depth,
@@ -147,10 +150,16 @@ impl Slot {
             luma: group(luma, frames.iter().map(|frame| frame.luma))?,
             chroma: planes.transpose()?,
             earlier: earlier.collect::<Result<_, _>>()?,
+            renditions: &renditions,
+            run: given.run,
             halves: vec![],
         };
         let wanted = |metric: &dyn DynMetric| !given.history_only || metric.has_history();
-        chains.par_iter_mut().with_max_len(1).filter(|chain| wanted(&*chain[0])).for_each(|chain| {
+        chains.par_iter_mut().with_max_len(1).for_each(|chain| {
+            chain.iter_mut().for_each(|metric| metric.remember(&pictures));
+            if !wanted(&*chain[0]) {
+                return;
+            }
             let Some((first, others)) = chain.split_first_mut() else { return };
             first.compute(&pictures);
             if !others.is_empty() {

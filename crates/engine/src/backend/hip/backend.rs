@@ -241,6 +241,10 @@ struct Prepared {
     /// Reads them if many groups are in flight; otherwise the waiting threads do.
     reader: Option<SumsReader>,
     lags: usize,
+    /// Earlier pictures of each stream that metrics keep.
+    history: usize,
+    /// Successive frames of each rendition up to the last group, as far as they matter.
+    ages: Vec<usize>,
     chroma: bool,
     /// Scales the pictures of each rendition; `None` if they have the reference's size.
     scalers: Vec<Option<Scaler>>,
@@ -279,12 +283,12 @@ impl Prepared {
         renditions: &[Option<Scaling>],
     ) -> Result<Self, BackendError> {
         work.check(geometry)?;
-        let setup = Setup { device, work, geometry, renditions: renditions.len(), overlap };
+        let setup = Setup { device, work, geometry, renditions: renditions.len(), slots: depth, overlap };
         load_modules(&setup, renditions)?;
         let chains = Arc::new(metric::prepare(&setup)?);
         let reads_long = chains.iter().flatten().any(|metric| metric.reads_long());
         let reader = (reads_long && overlap != Overlap::Little).then(SumsReader::new).transpose()?;
-        let lags = work.lags();
+        let (lags, history, ages) = (work.lags(), work.history(), vec![0; renditions.len()]);
         let scaler = |scaling: &Option<Scaling>| scaling.map(|s| Scaler::new(device, &s)).transpose();
         let scalers = renditions.iter().map(scaler).collect::<Result<Vec<_>, _>>()?;
         let scaled = scalers.iter().flatten().map(Scaler::room).max().unwrap_or(0);
@@ -305,6 +309,8 @@ impl Prepared {
             reads_long,
             reader,
             lags,
+            history,
+            ages,
             chroma,
             scalers,
             room,
@@ -410,13 +416,22 @@ impl Prepared {
                 stream.wait_for(&earlier.ready)?;
             }
         }
-        let slot = &mut self.slots[slot];
-        let InFlightSlot { stream, buffers, frames, .. } = &mut *slot;
+        frame.place = (n % (self.history + self.slots.len())) as u32;
+        for (rendition, age) in self.ages.iter_mut().enumerate() {
+            let here = distorted.iter().any(|(present, _)| *present == rendition);
+            *age = if here { (*age + 1).min(self.history + 1) } else { 0 };
+        }
+        let mut taken = vec![(0, frame.reference)];
+        let InFlightSlot { stream, buffers, frames, .. } = &mut self.slots[slot];
         for (i, ((rendition, _), planes)) in distorted.iter().zip(placed).enumerate() {
             frame.distorted = match &self.scalers[*rendition] {
                 Some(scaler) => scaler.launch(stream, planes, buffers[i].scaled(device, self.scaled)?)?,
                 None => planes,
             };
+            taken.push((1 + rendition, frame.distorted));
+            let age = self.ages[*rendition];
+            let like = distorted.iter().position(|(other, _)| self.ages[*other] == age).unwrap_or(i);
+            (frame.age, frame.rendition, frame.like) = (age as u32, *rendition as u32, like as u32);
             let bytes = bytes_of(std::slice::from_ref(&frame));
             frames.bytes_mut()[i * bytes.len()..][..bytes.len()].copy_from_slice(bytes);
         }
@@ -425,8 +440,24 @@ impl Prepared {
             let bytes = bytes_of(std::slice::from_ref(&frame));
             frames.bytes_mut()[..bytes.len()].copy_from_slice(bytes);
         }
+        if self.history > 0 {
+            self.remember(n, &taken)?;
+        }
+        let slot = &mut self.slots[slot];
         slot.start(distorted.len().max(1), &self.chains, group.is_history_only())?;
         Ok(slot.done.record(&slot.stream)?)
+    }
+
+    /// Adds the pictures of group `n` to the histories of metrics, and makes the group wait for those of all groups before
+    /// it.
+    fn remember(&self, n: usize, pictures: &[(usize, [HvPlane; 3])]) -> Result<(), Error> {
+        let slots = self.slots.len();
+        let InFlightSlot { stream, remembered, .. } = &self.slots[n % slots];
+        self.chains.iter().flatten().try_for_each(|metric| metric.remember(stream, n, pictures))?;
+        if let Some(last) = self.last {
+            stream.wait_for(&self.slots[last.0 as usize % slots].remembered)?;
+        }
+        remembered.record(stream)
     }
 
     fn poll(&mut self, ticket: Ticket) -> Result<Option<Vec<FrameSums>>, BackendError> {
@@ -499,6 +530,7 @@ impl Prepared {
 
     fn reset(&mut self) {
         self.run = 0;
+        self.ages.fill(0);
         // Groups in flight may read them, at the latest the last one.
         let slots = self.slots.len();
         let last = self.last.and_then(|last| self.slots[last.0 as usize % slots].in_flight.as_mut());

@@ -27,12 +27,19 @@ shared! {
     "frame.h"
     /// The pictures of one pair.
     #[derive(Debug, Default)]
-    pub struct HvFrame: 128 {
+    pub struct HvFrame: 144 {
         /// Y, Cb and Cr.
         [0] reference: [HvPlane; 3],
         [48] distorted: [HvPlane; 3],
         /// Luma of the reference one and two frames ago.
         [96] earlier: [HvPlane; 2],
+        /// Place of the group in the history of metrics that keep one.
+        [128] place: u32,
+        /// Successive frames of the pair up to this one, as far as it matters.
+        [132] age: u32,
+        [136] rendition: u32,
+        /// The first pair of the group with this age.
+        [140] like: u32,
     }
 }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use gpu::{Device, Error, Stream};
 
-use super::frame::{HvFrame, HvPlanes};
+use super::frame::{HvFrame, HvPlane, HvPlanes};
 use crate::backend::{BackendError, Halves};
 use crate::frame::Geometry;
 use crate::metrics::{self, FrameSums, Work};
@@ -21,6 +21,8 @@ pub struct Setup<'a> {
     pub geometry: Geometry,
     /// Largest number of distorted pictures in a group.
     pub renditions: usize,
+    /// Groups in flight.
+    pub slots: usize,
     pub overlap: Overlap,
 }
 
@@ -134,6 +136,18 @@ pub trait Metric: Sized + Send + Sync + 'static {
     /// Returns the number of sums of a pair.
     fn sums(&self) -> usize;
 
+    /// Puts the conversion of the pictures of a group into a stream, for a history that later groups read: of the reference
+    /// (stream 0) and of renditions, from stream 1 on. It comes before [`Metric::launch`], and for groups that only serve
+    /// as history too. The work of later groups is done after it. `place`: the number of the group.
+    fn remember(
+        &self,
+        _stream: &Stream,
+        _place: usize,
+        _pictures: &[(usize, [HvPlane; 3])],
+    ) -> Result<(), Error> {
+        Ok(())
+    }
+
     /// Puts the work for the pairs of a group into a stream.
     fn launch(&self, stream: &Stream, pairs: Pairs) -> Result<(), Error>;
 
@@ -154,6 +168,12 @@ pub trait DynMetric: Send + Sync {
     fn halves_are(&self) -> Halves;
     fn scratch(&self) -> usize;
     fn sums(&self) -> usize;
+    fn remember(
+        &self,
+        stream: &Stream,
+        place: usize,
+        pictures: &[(usize, [HvPlane; 3])],
+    ) -> Result<(), Error>;
     fn launch(&self, stream: &Stream, pairs: Pairs) -> Result<(), Error>;
     fn halves(&self, pairs: Pairs) -> Option<HalfPictures>;
     fn read(&self, sums: &[&[u64]], run: usize, out: &mut [FrameSums]);
@@ -182,6 +202,15 @@ impl<M: Metric> DynMetric for M {
 
     fn sums(&self) -> usize {
         Metric::sums(self)
+    }
+
+    fn remember(
+        &self,
+        stream: &Stream,
+        place: usize,
+        pictures: &[(usize, [HvPlane; 3])],
+    ) -> Result<(), Error> {
+        Metric::remember(self, stream, place, pictures)
     }
 
     fn launch(&self, stream: &Stream, pairs: Pairs) -> Result<(), Error> {

@@ -11,6 +11,7 @@ mod cambi;
 mod capabilities;
 mod ciede;
 mod completion;
+mod cvvdp;
 mod damage;
 mod fetch;
 mod frame;
@@ -54,4 +55,5 @@ static METRICS: [Registration; metrics::METRICS.len()] = [
     Registration::of::<psnr_hvs::PsnrHvs>(),
     Registration::of::<ciede::Ciede>(),
     Registration::of::<ssimulacra2::Ssimulacra2>(),
+    Registration::of::<cvvdp::Cvvdp>(),
 ];

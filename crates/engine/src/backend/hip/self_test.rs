@@ -205,7 +205,8 @@ fn test(
         // A few metrics need larger pictures.
         let suits = |scale: &usize| work.check(test_vectors::geometry(vector, *scale, geometry)).is_ok();
         let Some(scale) = [1, 2, 4].into_iter().find(suits) else { continue };
-        let clip = TestClip::new(vector, scale, geometry, work.lags() + 1, renditions);
+        let clip =
+            TestClip::new(vector, scale, geometry, work.lags().max(work.history().min(2)) + 1, renditions);
         let mut cpu = Cpu::new(1)?;
         cpu.prepare(work, clip.geometry(), clip.renditions())?;
         let mut hip = open(clip.geometry(), clip.renditions())?;
@@ -219,6 +220,7 @@ fn test(
                 work,
                 geometry: clip.geometry(),
                 renditions: clip.renditions().len(),
+                slots: 1,
                 overlap,
             };
             return Ok(Err(Box::new(SelfTestFailure {

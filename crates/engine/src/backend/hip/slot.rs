@@ -30,6 +30,8 @@ pub struct InFlightSlot {
     pub stream: Stream,
     /// Marks the end of the copies from the host.
     pub arrived: Event,
+    /// Marks the end of what later groups read, of this group and all before it.
+    pub remembered: Event,
     pub done: Arc<Event>,
     begin: Kernel,
     end: Kernel,
@@ -67,6 +69,7 @@ impl InFlightSlot {
         let mut slot = Self {
             stream,
             arrived: Event::new(device)?,
+            remembered: Event::new(device)?,
             done: Arc::new(Event::for_host(device, spin_limit)?),
             begin: Kernel::new(device, "frame", "frame_begin", FRAME_THREADS)?,
             end: Kernel::new(device, "frame", "frame_end", FRAME_THREADS)?,

@@ -1,0 +1,317 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! ColorVideoVDP: visible differences of colours, in space and time, on a display.
+//!
+//! The definition is that of `cvvdp` 0.5.7 (MIT, (c) 2024 Graphics and Displays group; R. Mantiuk et al., ACM Transactions on
+//! Graphics 2024), with an arithmetic of its own that is the same everywhere: functions are polynomials, products and
+//! sums are fused only where it is said, and sums of bands are integers.
+//!
+//! Each frame has a distortion `q`. Numbers of just-objectionable differences (JOD) are those of a whole clip: they follow
+//! from the mean of a function of `q`, and their own mean is meaningless.
+
+mod csf;
+mod display;
+mod double;
+pub mod float;
+pub mod tables;
+
+use self::display::{DISPLAYS, Display, NAMES};
+use self::double::pow;
+use self::tables::{EPSILON, half, sizes};
+use super::extractor::{About, Extract};
+use super::metric::{Metric, Misfit};
+use super::options::{Options, Row, name};
+use super::score::{OptionsError, Scorer, Source, plain};
+use super::work::{FrameSums, Work};
+use crate::frame::Geometry;
+use crate::video::{self, FrameRate, Video};
+
+pub use self::display::Eotf;
+
+/// Channels: achromatic, red-green, violet-yellow, and the changes of the achromatic one.
+pub const CHANNELS: usize = 4;
+/// Smallest width and height.
+pub const MIN_SIZE: usize = 4;
+/// The highest frame rate.
+const MAX_RATE: u32 = 240;
+/// Most earlier frames that a frame depends on.
+pub const MAX_HISTORY: usize = 2 * (MAX_RATE as usize / 8);
+
+/// Weights of the channels, and of their base bands.
+const CHANNEL_WEIGHTS: [f64; CHANNELS] = [1.0, 1.0, 1.0, 0.8081134557723999];
+const BASE_WEIGHTS: [f64; CHANNELS] =
+    [0.0036334486212581396, 1.6627724170684814, 4.11874532699585, 25.25969886779785];
+/// The constants between distortion and JOD.
+const JOD_FACTOR: f64 = 0.0439569391310215;
+const JOD_POWER: f64 = 0.9302042722702026;
+
+/// Matrices between Y'CbCr and R'G'B' that it takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Matrix {
+    Bt601,
+    Bt709,
+    Bt2020,
+}
+
+/// Options of `cvvdp`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CvvdpOptions {
+    /// `display`: the display on which the video is seen.
+    pub display: &'static Display,
+    /// `loc`: the positions of chroma samples, of [`SITES`].
+    loc: usize,
+    /// `matrix`: the matrix, of [`MATRICES`].
+    matrix: usize,
+    /// `range`: the range of samples, of [`RANGES`].
+    range: usize,
+}
+
+/// The values of options: names, and what they mean; `None` for what the stream says.
+const SITES: [&str; 4] = ["center", "left", "topleft", "tag"];
+const MATRICES: [&str; 4] = ["auto", "bt601", "bt709", "bt2020"];
+const RANGES: [&str; 3] = ["auto", "full", "limited"];
+
+impl Default for CvvdpOptions {
+    fn default() -> Self {
+        Self { display: &DISPLAYS[0], loc: 0, matrix: 0, range: 0 }
+    }
+}
+
+/// Describes an option with a field that counts the names of a list.
+macro_rules! one_of {
+    ($name:literal, $field:ident, $names:ident) => {
+        name(
+            $name,
+            $name,
+            |o| $names[o.$field],
+            |o, text| $names.iter().position(|name| *name == text).map(|i| o.$field = i),
+            &$names,
+        )
+    };
+}
+
+impl Options for CvvdpOptions {
+    const EXTRACTOR: &'static str = "cvvdp";
+    const TABLE: &'static [Row<Self>] = &[
+        name(
+            "display",
+            "display",
+            |o| o.display.name,
+            |o, text| Display::named(text).map(|display| o.display = display),
+            &NAMES,
+        ),
+        one_of!("loc", loc, SITES),
+        one_of!("matrix", matrix, MATRICES),
+        one_of!("range", range, RANGES),
+    ];
+}
+
+/// The options, and what depends on the stream.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CvvdpWork {
+    pub options: CvvdpOptions,
+    pub matrix: Matrix,
+    /// The samples have full range.
+    pub full: bool,
+    /// The chroma samples lie in the columns, and in the rows, of luma samples.
+    pub cosited: [bool; 2],
+    rate: Option<FrameRate>,
+}
+
+/// The frame rate is unknown, or too high.
+#[derive(Debug, thiserror::Error)]
+enum RateError {
+    #[error(
+        "the cvvdp metric needs a constant frame rate, and that of this video is variable or unknown; convert the video to a constant rate"
+    )]
+    Unknown,
+    #[error("the cvvdp metric takes at most {MAX_RATE} frames per second, these are {} in {} seconds", .0.num(), .0.den())]
+    High(FrameRate),
+}
+
+impl CvvdpWork {
+    pub fn new(options: CvvdpOptions) -> Self {
+        let mut work = Self { options, matrix: Matrix::Bt709, full: false, cosited: [false; 2], rate: None };
+        work.suit(&Video::default());
+        work
+    }
+
+    fn suit(&mut self, video: &Video) {
+        let colorimetry = video.colorimetry;
+        self.matrix = match (MATRICES[self.options.matrix], colorimetry.matrix) {
+            ("bt601", _) => Matrix::Bt601,
+            ("bt2020", _) | ("auto", Some(video::Matrix::Bt2020)) => Matrix::Bt2020,
+            _ => Matrix::Bt709,
+        };
+        self.full = match RANGES[self.options.range] {
+            "auto" => colorimetry.range == Some(video::Range::Full),
+            range => range == "full",
+        };
+        self.cosited = match SITES[self.options.loc] {
+            "left" => [true, false],
+            "topleft" => [true, true],
+            "tag" => video.chroma_site.map_or([false; 2], |site| [site.h_cosited, site.v_cosited]),
+            _ => [false; 2],
+        };
+        self.rate = video.rate;
+    }
+
+    /// Returns the frame rate, if the metric is defined for it.
+    pub fn rate(&self) -> Result<FrameRate, Misfit> {
+        let rate = self.rate.ok_or_else(|| Misfit::Other(RateError::Unknown.into()))?;
+        if u64::from(rate.num()) > u64::from(MAX_RATE) * u64::from(rate.den()) {
+            return Err(Misfit::Other(RateError::High(rate).into()));
+        }
+        Ok(rate)
+    }
+}
+
+/// The sums of one pair.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CvvdpSums {
+    /// For each band but the base, the sum of each channel in units of [`unit`].
+    pub bands: Vec<[u64; CHANNELS]>,
+    /// The bits of the sums of the base band, in double precision.
+    pub base: [u64; CHANNELS],
+}
+
+/// Returns the number of fractional binary digits of the sums of a band with this size: as many as never overflow.
+pub fn fraction(width: usize, height: usize) -> u32 {
+    30.min(45 - (width * height - 1).checked_ilog2().map_or(0, |digits| digits + 1))
+}
+
+/// ColorVideoVDP.
+pub struct Cvvdp;
+
+impl Metric for Cvvdp {
+    const NAME: &'static str = "cvvdp";
+    type Work = CvvdpWork;
+    type Sums = CvvdpSums;
+
+    fn suit(work: &mut CvvdpWork, video: &Video, _geometry: Geometry) {
+        work.suit(video);
+    }
+
+    fn chroma(_work: &CvvdpWork) -> bool {
+        true
+    }
+
+    fn history(work: &CvvdpWork) -> usize {
+        work.rate().map_or(MAX_HISTORY, |rate| 2 * half(rate) as usize)
+    }
+
+    fn check(work: &CvvdpWork, geometry: Geometry) -> Result<(), Misfit> {
+        Misfit::at_least("cvvdp", MIN_SIZE, geometry)?;
+        work.rate().map(|_| ())
+    }
+}
+
+impl Extract for CvvdpOptions {
+    type Output = ();
+    const FEATURES: &'static [(&'static str, ())] = &[("cvvdp_q", ())];
+    const ABOUT: &'static [About] = &[About {
+        reported: "`cvvdp_q`; at the end `cvvdp`",
+        tells: "visible differences in colour, space and time on a display ([below](#colorvideovdp)): distortion of a frame; JOD of all frames together",
+        range: "0 upwards, less is better; JOD up to 10",
+        equal: "0; 10 JOD",
+        source: "R. Mantiuk et al., ACM Transactions on Graphics 2024",
+    }];
+
+    fn plan(&self, _costly: bool, work: &mut Work) -> Result<Box<dyn Source>, OptionsError> {
+        let own = CvvdpWork::new(*self);
+        match work.get::<Cvvdp>() {
+            Some(other) if *other != own => {
+                return Err("cvvdp takes one display, and one set of options, at a time".into());
+            }
+            _ => work.set::<Cvvdp>(own),
+        }
+        Ok(Box::new(CvvdpSource))
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct CvvdpSource;
+
+impl Source for CvvdpSource {
+    fn scorer(&self, geometry: Geometry) -> Result<Box<dyn Scorer>, OptionsError> {
+        Ok(plain(move |sums| vec![sums.get::<Cvvdp>().map_or(f64::NAN, |sums| distortion(sums, geometry))]))
+    }
+
+    /// Returns what a pair adds to the sum behind the JOD: whole units, fractions of 2^-32, and the count of frames. Sums
+    /// of integers are the same for chunks of a clip in any order.
+    fn totals(&self, sums: &FrameSums, geometry: Geometry) -> Vec<u64> {
+        sums.get::<Cvvdp>().map_or([0; 3], |sums| amounts(distortion(sums, geometry))).into()
+    }
+
+    fn aggregates(&self, totals: &[u64], _geometry: Geometry) -> Vec<(&'static str, f64)> {
+        match totals {
+            // A single frame is no video.
+            [whole, parts, frames] if *frames > 1 => vec![("cvvdp", pooled(*whole, *parts, *frames))],
+            _ => vec![],
+        }
+    }
+}
+
+fn amounts(q: f64) -> [u64; 3] {
+    let term = (q + EPSILON) * (q + EPSILON) - EPSILON * EPSILON;
+    let whole = term.floor();
+    [whole as u64, ((term - whole) * PART).round() as u64, 1]
+}
+
+/// Fractions in a unit of [`amounts`].
+const PART: f64 = (1u64 << 32) as f64;
+
+/// Computes the JOD of frames from the sum of their amounts.
+fn pooled(whole: u64, parts: u64, frames: u64) -> f64 {
+    let mean = (whole as f64 + parts as f64 / PART) / frames as f64;
+    jod(root(mean))
+}
+
+fn root(mean: f64) -> f64 {
+    (mean + EPSILON).sqrt() - EPSILON.sqrt()
+}
+
+/// Computes the JOD of a distortion.
+pub fn jod(q: f64) -> f64 {
+    if q <= 0.1 {
+        10.0 - JOD_FACTOR * pow(0.1, JOD_POWER - 1.0) * q
+    } else {
+        10.0 - JOD_FACTOR * pow(q, JOD_POWER)
+    }
+}
+
+/// Computes a norm of fourth powers.
+fn norm(values: impl Iterator<Item = f64>) -> f64 {
+    let e4 = (EPSILON * EPSILON) * (EPSILON * EPSILON);
+    let fourth = |sum: f64, value: f64| {
+        let square = (value + EPSILON) * (value + EPSILON);
+        sum + (square * square - e4)
+    };
+    (values.fold(0.0, fourth) + EPSILON).sqrt().sqrt() - EPSILON.sqrt().sqrt()
+}
+
+/// Returns the differences in each band of a channel; the last one is that of the base.
+fn differences(sums: &CvvdpSums, channel: usize, geometry: Geometry) -> impl Iterator<Item = f64> {
+    let samples = |(width, height): (usize, usize)| (width * height) as f64;
+    let sizes = || sizes(geometry.width, geometry.height);
+    let band = move |((width, height), band): ((usize, usize), &[u64; CHANNELS])| {
+        let sum = band[channel] as f64 / (1u64 << fraction(width, height)) as f64;
+        root(sum / samples((width, height)))
+    };
+    let base = f64::from_bits(sums.base[channel]);
+    let base = sizes().nth(sums.bands.len()).map(|size| root(base / samples(size)));
+    sizes().zip(&sums.bands).map(band).chain(base)
+}
+
+/// Computes the distortion of a frame.
+pub fn distortion(sums: &CvvdpSums, geometry: Geometry) -> f64 {
+    let bands = sums.bands.len();
+    norm((0..CHANNELS).map(|channel| {
+        let weight = CHANNEL_WEIGHTS[channel];
+        let weight = move |band| if band < bands { weight } else { weight * BASE_WEIGHTS[channel] };
+        norm(differences(sums, channel, geometry).enumerate().map(|(band, q)| q * weight(band)))
+    }))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,544 @@
+// SPDX-License-Identifier: MPL-2.0
+//
+// ColorVideoVDP: pictures of opponent colours, their temporal filters, pyramids, and the visible differences of bands.
+// Operations and their order are those of `crates/engine/src/backend/cpu/cvvdp.rs`: products and sums are fused only
+// where `fma` stands.
+#include "frame.h"
+
+#define CVVDP_THREADS 256
+#define CVVDP_CHANNELS 4
+#define CVVDP_COLOURS 3
+#define CVVDP_NODES 32
+#define CVVDP_BLUR 13
+#define CVVDP_HALF 6
+#define CVVDP_TILE 32
+#define CVVDP_LANES 64
+#define CVVDP_TAPS 61
+
+// The conversion of samples. Of pairs of numbers, the first is for luma.
+struct CvvdpFront {
+  int32_t low[2], high[2];
+  float scale[2], offset[2];
+  float matrix[4];     // weights of Cr in red, of Cb and Cr in green, of Cb in blue
+  float colours[9], offsets[3];
+  float hlg[3], gamma, peak;
+  uint32_t eotf;       // 0 sRGB, 1 PQ, 2 HLG
+  float grey;          // chroma of pictures that have none
+  uint32_t cosited[2]; // in columns, in rows
+  int32_t width, height, chroma_width, chroma_height;
+};
+HV_SIZE(CvvdpFront, 148);
+HV_OFFSET(CvvdpFront, low, 0);
+HV_OFFSET(CvvdpFront, high, 8);
+HV_OFFSET(CvvdpFront, scale, 16);
+HV_OFFSET(CvvdpFront, offset, 24);
+HV_OFFSET(CvvdpFront, matrix, 32);
+HV_OFFSET(CvvdpFront, colours, 48);
+HV_OFFSET(CvvdpFront, offsets, 84);
+HV_OFFSET(CvvdpFront, hlg, 96);
+HV_OFFSET(CvvdpFront, gamma, 108);
+HV_OFFSET(CvvdpFront, peak, 112);
+HV_OFFSET(CvvdpFront, eotf, 116);
+HV_OFFSET(CvvdpFront, grey, 120);
+HV_OFFSET(CvvdpFront, cosited, 124);
+HV_OFFSET(CvvdpFront, width, 132);
+HV_OFFSET(CvvdpFront, height, 136);
+HV_OFFSET(CvvdpFront, chroma_width, 140);
+HV_OFFSET(CvvdpFront, chroma_height, 144);
+
+// The constants of masking.
+struct CvvdpMasking {
+  float horizontal[CVVDP_BLUR], vertical[CVVDP_BLUR];
+  float powers[4], cross[16], offsets[4];
+  float small_gain, power, zero, top, epsilon, two_epsilons;
+  float nodes[2];
+};
+HV_SIZE(CvvdpMasking, 232);
+HV_OFFSET(CvvdpMasking, horizontal, 0);
+HV_OFFSET(CvvdpMasking, vertical, 52);
+HV_OFFSET(CvvdpMasking, powers, 104);
+HV_OFFSET(CvvdpMasking, cross, 120);
+HV_OFFSET(CvvdpMasking, offsets, 184);
+HV_OFFSET(CvvdpMasking, small_gain, 200);
+HV_OFFSET(CvvdpMasking, power, 204);
+HV_OFFSET(CvvdpMasking, zero, 208);
+HV_OFFSET(CvvdpMasking, top, 212);
+HV_OFFSET(CvvdpMasking, epsilon, 216);
+HV_OFFSET(CvvdpMasking, two_epsilons, 220);
+HV_OFFSET(CvvdpMasking, nodes, 224);
+
+// A level of the pyramid. Planes of a pair: channels of the reference, then of the distorted picture. Their places count
+// floats from the beginning of the pair's memory.
+struct CvvdpLevel {
+  double scale;            // units of the sums
+  uint64_t planes;
+  uint64_t results;        // of each channel the smaller contrast, then of each channel the difference
+  int32_t width, height;
+  uint32_t pitch;          // floats of a plane, a multiple of 4
+  uint32_t contrasts;      // number of the first block of cvvdp_contrast
+  uint32_t tiles;          // number of the first block of cvvdp_mask
+  uint32_t unused;
+};
+HV_SIZE(CvvdpLevel, 48);
+HV_OFFSET(CvvdpLevel, scale, 0);
+HV_OFFSET(CvvdpLevel, planes, 8);
+HV_OFFSET(CvvdpLevel, results, 16);
+HV_OFFSET(CvvdpLevel, width, 24);
+HV_OFFSET(CvvdpLevel, height, 28);
+HV_OFFSET(CvvdpLevel, pitch, 32);
+HV_OFFSET(CvvdpLevel, contrasts, 36);
+HV_OFFSET(CvvdpLevel, tiles, 40);
+HV_OFFSET(CvvdpLevel, unused, 44);
+
+// Y, Cb and Cr of a picture.
+struct CvvdpPicture {
+  HvPlane planes[3];
+};
+
+namespace cvvdp {
+
+HV_DEV float fma(float a, float b, float c) {
+#if defined(HV_NV) && !defined(HV_BARE)
+  return __fmaf_rn(a, b, c);
+#else
+  return __builtin_fmaf(a, b, c);
+#endif
+}
+HV_DEV float absolute(float x) { return x < 0 ? -x : x; }
+HV_DEV uint32_t bits_of(float x) { return __builtin_bit_cast(uint32_t, x); }
+HV_DEV float float_of(uint32_t x) { return __builtin_bit_cast(float, x); }
+
+// The binary logarithm of a number that is not below 2^-126.
+HV_DEV float log2_of(float x) {
+  const uint32_t bits = bits_of(x);
+  const int32_t e = (int32_t)(bits - 0x3f3504f3u) >> 23;
+  const float t = float_of(bits - ((uint32_t)e << 23)) - 1.0f;
+  float p = -0.14574447f;
+  p = fma(p, t, 0.23689038f);
+  p = fma(p, t, -0.25006905f);
+  p = fma(p, t, 0.28670746f);
+  p = fma(p, t, -0.36008722f);
+  p = fma(p, t, 0.48093945f);
+  p = fma(p, t, -0.72135717f);
+  p = fma(p, t, 1.4426948f);
+  return fma(p, t, (float)e);
+}
+
+// 2^y, with y limited to -126 and 126.
+HV_DEV float exp2_of(float y) {
+  const float to_integer = 12582912.0f;  // 1.5 x 2^23: leaves the nearest integer in the lowest bits
+  y = hv_min(hv_max(y, -126.0f), 126.0f);
+  const float integer = y + to_integer;
+  const float f = y - (integer - to_integer);
+  float p = 0.0013264727f;
+  p = fma(p, f, 0.009671513f);
+  p = fma(p, f, 0.055507336f);
+  p = fma(p, f, 0.24022242f);
+  p = fma(p, f, 0.693147f);
+  p = fma(p, f, 1.0f);
+  return float_of(bits_of(p) + (bits_of(integer) << 23));
+}
+
+// x^e for x not below 2^-126.
+HV_DEV float power(float x, float e) { return exp2_of(log2_of(x) * e); }
+
+const float TINY = 0x1p-100f;
+
+HV_DEV float linear(const CvvdpFront &front, float v) {
+  if (front.eotf == 0) {
+    const float high = power(fma(v, (float)(1.0 / 1.055), (float)(0.055 / 1.055)), 2.4f);
+    return v > 0.04045f ? high : v * (float)(1.0 / 12.92);
+  }
+  if (front.eotf == 1) {
+    const float t = power(hv_max(v, TINY), (float)(1.0 / 78.84375));
+    const float u = hv_max(t - 0.8359375f, TINY) / fma(-18.6875f, t, 18.8515625f);
+    const float light = power(u, (float)(1.0 / 0.1593017578125)) * 10000.0f;
+    return hv_min(hv_max(light, 0.005f), front.peak);
+  }
+  const float high = fma(exp2_of(fma(v, front.hlg[0], front.hlg[1])), (float)(1.0 / 12.0), front.hlg[2]);
+  return v <= 0.5f ? (v * v) * (float)(1.0 / 3.0) : high;
+}
+
+// Where a sample is interpolated from: the nearer and the farther one, and their weights in quarters.
+struct Between {
+  int near, far, near_weight, far_weight;
+};
+HV_DEV Between interpolation(int i, int n, int from, bool cosited) {
+  const int last = from - 1;
+  if (from >= n) return {hv_min(i, last), hv_min(i, last), 4, 0};
+  const int near = hv_min(i >> 1, last);
+  const bool odd = i & 1;
+  const int far = odd ? hv_min(near + 1, last) : cosited ? near : hv_max(near - 1, 0);
+  const int weight = cosited ? (odd ? 2 : 0) : 1;
+  return {near, far, 4 - weight, weight};
+}
+
+template <class T> HV_DEV int sample(const HvPlane &plane, uint32_t bits, int x, int y) {
+  return (int)hv_sample<T>(plane.data + (uint64_t)y * plane.stride + (uint64_t)((uint32_t)x * plane.step) * sizeof(T),
+                           plane.shift, bits);
+}
+
+template <class T>
+HV_DEV float chroma(const CvvdpFront &front, const HvPlane &plane, uint32_t bits, const Between &x, const Between &y) {
+  const int low = front.low[1], high = front.high[1];
+  auto at = [&](int x, int y) { return hv_min(hv_max(sample<T>(plane, bits, x, y), low), high); };
+  const int near = x.near_weight * at(x.near, y.near) + x.far_weight * at(x.far, y.near);
+  const int far = x.near_weight * at(x.near, y.far) + x.far_weight * at(x.far, y.far);
+  return fma((float)(y.near_weight * near + y.far_weight * far), front.scale[1], front.offset[1]);
+}
+
+HV_DEV float unit(float x) { return hv_min(hv_max(x, 0.0f), 1.0f); }
+
+template <class T>
+HV_DEV void front(const CvvdpPicture &picture, uint32_t bits, const CvvdpFront &front, uint32_t pitch, float *out) {
+  const int i = (int)blockIdx.x * CVVDP_THREADS + (int)threadIdx.x, y = (int)blockIdx.y;
+  if (i >= front.width) return;
+  const int code = hv_min(hv_max(sample<T>(picture.planes[0], bits, i, y), front.low[0]), front.high[0]);
+  const float luma = fma((float)code, front.scale[0], front.offset[0]);
+  float u = front.grey, v = front.grey;
+  if (front.chroma_width > 0) {
+    const Between column = interpolation(i, front.width, front.chroma_width, front.cosited[0]);
+    const Between row = interpolation(y, front.height, front.chroma_height, front.cosited[1]);
+    u = chroma<T>(front, picture.planes[1], bits, column, row);
+    v = chroma<T>(front, picture.planes[2], bits, column, row);
+  }
+  float r = linear(front, unit(fma(front.matrix[0], v, luma)));
+  float g = linear(front, unit(fma(front.matrix[2], v, fma(front.matrix[1], u, luma))));
+  float b = linear(front, unit(fma(front.matrix[3], u, luma)));
+  if (front.eotf == 2) {
+    const float light = fma(0.0593f, b, fma(0.6780f, g, 0.2627f * r));
+    const float gain = power(hv_max(light, TINY), front.gamma);
+    r = r * gain;
+    g = g * gain;
+    b = b * gain;
+  }
+  out += (uint64_t)y * (uint32_t)front.width + (uint32_t)i;
+  for (int c = 0; c < CVVDP_COLOURS; c++) {
+    const float *m = front.colours + 3 * c;
+    out[(uint64_t)c * pitch] = fma(m[0], r, fma(m[1], g, fma(m[2], b, front.offsets[c])));
+  }
+}
+
+struct alignas(16) Four {
+  float v[4];
+};
+HV_DEV Four four(const float *at) { return __builtin_bit_cast(Four, hv_ldg((const HvU32x4 *)at)); }
+
+// Returns the memory of the pair with the reference's planes for pair `pair`, which pairs with equal history share.
+HV_DEV const float *reference(const HvFrame *frame, uint32_t pair, const float *memory, uint64_t pair_pitch) {
+  return memory + frame[pair].like * pair_pitch;
+}
+
+// The sum of five rows in column x, with rows before the first and after the last mirrored.
+HV_DEV float five(float a, float b, float c, float d, float e) {
+  float sum = 0.05f * a;
+  sum = fma(0.25f, b, sum);
+  sum = fma(0.4f, c, sum);
+  sum = fma(0.25f, d, sum);
+  return fma(0.05f, e, sum);
+}
+
+HV_DEV float between_even(float before, float here, float next) {
+  return fma(0.1f, next, fma(0.8f, here, 0.1f * before));
+}
+
+// Two neighbours, at an even and the next odd column.
+struct Two {
+  float v[2];
+};
+
+// Expands a plane of the smaller level at columns 2m and 2m + 1 of row y.
+HV_DEV Two expand(const float *__restrict__ plane, int width, int height, int m, int y) {
+  const int row = y >> 1, next = hv_min(row + 1, height - 1), before = hv_max(row - 1, 0);
+  const int columns[3] = {hv_max(m - 1, 0), m, hv_min(m + 1, width - 1)};
+  float column[3];
+  for (int i = 0; i < 3; i++) {
+    const float here = plane[row * width + columns[i]], below = plane[next * width + columns[i]];
+    column[i] = y & 1 ? (here + below) * 0.5f : between_even(plane[before * width + columns[i]], here, below);
+  }
+  return {{between_even(column[0], column[1], column[2]), (column[1] + column[2]) * 0.5f}};
+}
+
+// The sensitivity at a node and the fraction to the next.
+HV_DEV float sensitivity(const float *table, int node, float fraction) {
+  return exp2_of(fma(fraction, table[2 * node + 1], table[2 * node]));
+}
+HV_DEV float node_of(const CvvdpMasking &masking, float luminance) {
+  const float t = fma(log2_of(luminance), masking.nodes[0], masking.nodes[1]);
+  return hv_min(hv_max(t, 0.0f), (float)(CVVDP_NODES - 1));
+}
+
+HV_DEV int mirrored(int i, int n) {
+  i = hv_abs(i);
+  i = i < n ? i : 2 * (n - 1) - i;
+  return hv_max(hv_min(i, n - 1), 0);  // beyond the tile
+}
+
+// The sum of the 64 lanes, for every thread.
+HV_DEV double strided(double *lanes, double mine) {
+  __syncthreads();  // the sum before is read
+  lanes[threadIdx.x] = mine;
+  for (uint32_t n = CVVDP_LANES / 2; n; n /= 2) {
+    __syncthreads();
+    if (threadIdx.x < n) lanes[threadIdx.x] = lanes[threadIdx.x] + lanes[threadIdx.x + n];
+  }
+  __syncthreads();
+  return lanes[0];
+}
+
+}  // namespace cvvdp
+
+// Converts a picture to planes of opponent colours, `pitch` floats apart. Block 256 threads, a row of them; grid
+// (ceil(width/256), height).
+HV_KERNEL(CVVDP_THREADS, cvvdp_front_u8)(CvvdpPicture picture, uint32_t bits, CvvdpFront front, uint32_t pitch, float *out) {
+  cvvdp::front<uint8_t>(picture, bits, front, pitch, out);
+}
+HV_EXPORT(cvvdp_front_u8)
+HV_KERNEL(CVVDP_THREADS, cvvdp_front_u16)(CvvdpPicture picture, uint32_t bits, CvvdpFront front, uint32_t pitch, float *out) {
+  cvvdp::front<uint16_t>(picture, bits, front, pitch, out);
+}
+HV_EXPORT(cvvdp_front_u16)
+
+// Filters the frames of opponent colours in `ring` to the channels of the first level. The ring has `places` frames of
+// `streams` pictures with planes of `pitch` floats. `taps`: weights of n frames for each channel, the oldest first.
+// `memory`: that of the pairs, `pair_pitch` floats each. Block 256 threads of 4 samples; grid (ceil(pitch/1024), 2 x
+// pairs): the reference and the distorted picture of each pair.
+HV_KERNEL(CVVDP_THREADS, cvvdp_filter)(const HvFrame *__restrict__ frame, const float *__restrict__ ring,
+                                       const float *__restrict__ taps, uint32_t n, uint32_t places, uint32_t streams,
+                                       uint32_t pitch, uint64_t pair_pitch, float *__restrict__ memory) {
+  __shared__ float weights[CVVDP_TAPS * CVVDP_CHANNELS];
+  const uint32_t pair = blockIdx.y >> 1, distorted = blockIdx.y & 1;
+  const HvFrame &of = frame[pair];
+  if (!distorted && of.like != pair) return;
+  for (uint32_t i = threadIdx.x; i < n * CVVDP_CHANNELS; i += CVVDP_THREADS) weights[i] = taps[i];
+  __syncthreads();
+  const uint32_t stream = distorted ? 1 + of.rendition : 0;
+  const uint32_t at = (blockIdx.x * CVVDP_THREADS + threadIdx.x) * 4;
+  if (at >= pitch) return;
+  float sums[CVVDP_CHANNELS][4];
+  for (uint32_t k = 0; k < n; k++) {
+    const uint32_t back = hv_min(n - 1 - k, of.age - 1);
+    const uint32_t place = of.place >= back ? of.place - back : of.place + places - back;
+    const float *planes = ring + ((uint64_t)place * streams + stream) * CVVDP_COLOURS * pitch + at;
+    for (int c = 0; c < CVVDP_COLOURS; c++) {
+      const cvvdp::Four samples = cvvdp::four(planes + (uint64_t)c * pitch);
+      for (int i = 0; i < 4; i++) {
+        const float weight = weights[k * CVVDP_CHANNELS + c];
+        sums[c][i] = k ? cvvdp::fma(weight, samples.v[i], sums[c][i]) : weight * samples.v[i];
+        if (c) continue;
+        const float change = weights[k * CVVDP_CHANNELS + 3];
+        sums[3][i] = k ? cvvdp::fma(change, samples.v[i], sums[3][i]) : change * samples.v[i];
+      }
+    }
+  }
+  float *out = memory + pair * pair_pitch + (uint64_t)(distorted * CVVDP_CHANNELS) * pitch + at;
+  for (int c = 0; c < CVVDP_CHANNELS; c++) {
+    *(cvvdp::Four *)(out + (uint64_t)c * pitch) = {{sums[c][0], sums[c][1], sums[c][2], sums[c][3]}};
+  }
+}
+HV_EXPORT(cvvdp_filter)
+
+// Computes a level of the pyramid from the one before. Block 256 threads, successive samples of the smaller picture; grid
+// (ceil(samples/256), 8 x pairs).
+HV_KERNEL(CVVDP_THREADS, cvvdp_reduce)(const HvFrame *__restrict__ frame, const CvvdpLevel *__restrict__ levels,
+                                       uint32_t level, uint64_t pair_pitch, float *memory) {
+  const uint32_t pair = blockIdx.y / (2 * CVVDP_CHANNELS), plane = blockIdx.y % (2 * CVVDP_CHANNELS);
+  if (plane < CVVDP_CHANNELS && frame[pair].like != pair) return;
+  const CvvdpLevel &large = levels[level - 1], &small = levels[level];
+  const int w = large.width, h = large.height;
+  const int at = (int)(blockIdx.x * CVVDP_THREADS + threadIdx.x);
+  if (at >= small.width * small.height) return;
+  const int x = at % small.width, y = at / small.width;
+  const float *from = memory + pair * pair_pitch + large.planes + (uint64_t)plane * large.pitch;
+  float *to = memory + pair * pair_pitch + small.planes + (uint64_t)plane * small.pitch;
+  int rows[5];
+  for (int i = 0; i < 5; i++) {
+    int row = 2 * y - 2 + i;
+    row = row < 0 ? -1 - row : row;
+    rows[i] = (row < h ? row : 2 * h - 1 - row) * w;
+  }
+  auto column = [&](int x) {
+    return cvvdp::five(from[rows[0] + x], from[rows[1] + x], from[rows[2] + x], from[rows[3] + x], from[rows[4] + x]);
+  };
+  float columns[5];
+  for (int i = 0; i < 5; i++) {
+    const int at = 2 * x - 2 + i;
+    if (at < w) {
+      columns[i] = column(at < 0 ? -1 - at : at);
+    } else if (((w ^ h) & 1) == 0) {
+      columns[i] = column(at == w ? w - 1 : w - 2);
+    } else if (at > w) {  // the end of rows follows the parity of the height as well
+      columns[i] = column(w - 1);
+    } else {
+      columns[i] = h & 1 ? cvvdp::fma(5.0f, column(w - 1), column(w - 2)) : 0.0f;
+    }
+  }
+  to[at] = cvvdp::five(columns[0], columns[1], columns[2], columns[3], columns[4]);
+}
+HV_EXPORT(cvvdp_reduce)
+
+// Computes the contrasts of all bands: the smaller one of both pictures, and the difference. `tables`: for each level,
+// channel and luminance the sensitivity and the step to the next. Block 256 threads of two samples; grid (blocks of all
+// bands, pairs).
+HV_KERNEL(CVVDP_THREADS, cvvdp_contrast)(const HvFrame *__restrict__ frame, const CvvdpLevel *__restrict__ levels,
+                                         const float *__restrict__ tables, CvvdpMasking masking, uint32_t bands,
+                                         uint64_t pair_pitch, float *memory) {
+  __shared__ float table[CVVDP_CHANNELS][2 * CVVDP_NODES];
+  uint32_t band = 0;
+  while (band + 1 < bands && levels[band + 1].contrasts <= blockIdx.x) band++;
+  const uint32_t size = CVVDP_CHANNELS * 2 * CVVDP_NODES;
+  for (uint32_t i = threadIdx.x; i < size; i += CVVDP_THREADS) (&table[0][0])[i] = tables[band * size + i];
+  __syncthreads();
+  const CvvdpLevel &level = levels[band], &next = levels[band + 1];
+  const int at = (int)((blockIdx.x - level.contrasts) * CVVDP_THREADS + threadIdx.x);
+  if (at >= next.width * level.height) return;
+  const int m = at % next.width, y = at / next.width;
+  const bool both = 2 * m + 1 < level.width;
+  const uint32_t pair = blockIdx.y, place = (uint32_t)(y * level.width + 2 * m);
+  float *own = memory + pair * pair_pitch;
+  const float *one = cvvdp::reference(frame, pair, memory, pair_pitch);
+  float contrasts[CVVDP_CHANNELS][2], fraction[2], inverse[2], gains[CVVDP_CHANNELS][2];
+  int node[2];
+#pragma unroll
+  for (int s = 0; s < 2; s++) {
+    const uint32_t first = (uint32_t)s * CVVDP_CHANNELS;
+    const float *planes = (s ? own : one) + level.planes + (uint64_t)first * level.pitch + place;
+    const float *smaller = (s ? own : one) + next.planes + (uint64_t)first * next.pitch;
+#pragma unroll
+    for (int c = 0; c < CVVDP_CHANNELS; c++) {
+      const cvvdp::Two expanded = cvvdp::expand(smaller + (uint64_t)c * next.pitch, next.width, next.height, m, y);
+      for (int i = 0; i < 2; i++) {
+        if (c == 0) {
+          const float luminance = hv_max(expanded.v[i], 0.01f);
+          inverse[i] = 1.0f / luminance;
+          if (s == 0) {
+            const float t = cvvdp::node_of(masking, luminance);
+            node[i] = (int)t;
+            fraction[i] = t - (float)node[i];
+          }
+        }
+        if (s == 0) gains[c][i] = cvvdp::sensitivity(table[c], node[i], fraction[i]);
+        if (i && !both) continue;
+        const float difference = (planes[(uint64_t)c * level.pitch + i] - expanded.v[i]) * inverse[i];
+        const float contrast = hv_min(difference, 1000.0f) * gains[c][i];
+        if (s == 0) {
+          contrasts[c][i] = contrast;
+          continue;
+        }
+        float *to = own + level.results + (uint64_t)c * level.pitch + place + i;
+        *to = hv_min(cvvdp::absolute(contrast), cvvdp::absolute(contrasts[c][i]));
+        to[(uint64_t)CVVDP_CHANNELS * level.pitch] = cvvdp::absolute(contrast - contrasts[c][i]);
+      }
+    }
+  }
+}
+HV_EXPORT(cvvdp_contrast)
+
+// Masks the differences of all bands and adds them to the sums: four of each band, those of the next pair `pitch` sums
+// on. Block 256 threads, a tile of 32 x 32 samples; grid (tiles of all bands, pairs).
+HV_KERNEL(CVVDP_THREADS, cvvdp_mask)(const CvvdpLevel *__restrict__ levels, CvvdpMasking masking, uint32_t bands,
+                                     uint64_t pair_pitch, const float *__restrict__ memory, uint32_t pitch,
+                                     uint64_t *sums) {
+  const int wide = CVVDP_TILE + 2 * CVVDP_HALF, per_thread = CVVDP_TILE * CVVDP_TILE / CVVDP_THREADS;
+  const int rows = CVVDP_THREADS / CVVDP_TILE;
+  __shared__ float samples[wide][wide];
+  __shared__ float filtered[wide][CVVDP_TILE];
+  uint32_t band = 0;
+  while (band + 1 < bands && levels[band + 1].tiles <= blockIdx.x) band++;
+  const CvvdpLevel &level = levels[band];
+  const int width = level.width, height = level.height;
+  const uint32_t tile = blockIdx.x - level.tiles, in_row = (uint32_t)(width + CVVDP_TILE - 1) / CVVDP_TILE;
+  const int left = (int)(tile % in_row) * CVVDP_TILE, top = (int)(tile / in_row) * CVVDP_TILE;
+  const int tx = (int)threadIdx.x % CVVDP_TILE, ty = (int)threadIdx.x / CVVDP_TILE;
+  const bool blurred = width > CVVDP_HALF && height > CVVDP_HALF;
+  const float *results = memory + blockIdx.y * pair_pitch + level.results;
+  const int x = left + tx;
+  float powers[CVVDP_CHANNELS][per_thread];
+#pragma unroll
+  for (int c = 0; c < CVVDP_CHANNELS; c++) {
+    const float *plane = results + (uint64_t)c * level.pitch;
+    if (blurred) {
+      for (int i = (int)threadIdx.x; i < wide * wide; i += CVVDP_THREADS) {
+        const int sx = cvvdp::mirrored(left + i % wide - CVVDP_HALF, width);
+        const int sy = cvvdp::mirrored(top + i / wide - CVVDP_HALF, height);
+        samples[i / wide][i % wide] = plane[sy * width + sx];
+      }
+      __syncthreads();
+      for (int i = (int)threadIdx.x; i < wide * CVVDP_TILE; i += CVVDP_THREADS) {
+        const float *from = &samples[i / CVVDP_TILE][i % CVVDP_TILE];
+        float sum = masking.horizontal[0] * from[0];
+        for (int k = 1; k < CVVDP_BLUR; k++) sum = cvvdp::fma(masking.horizontal[k], from[k], sum);
+        filtered[i / CVVDP_TILE][i % CVVDP_TILE] = sum;
+      }
+      __syncthreads();
+    }
+#pragma unroll
+    for (int j = 0; j < per_thread; j++) {
+      const int row = ty + j * rows, y = top + row;
+      float masked = 0;
+      if (blurred) {
+        masked = masking.vertical[0] * filtered[row][tx];
+        for (int k = 1; k < CVVDP_BLUR; k++) masked = cvvdp::fma(masking.vertical[k], filtered[row + k][tx], masked);
+      } else if (x < width && y < height) {
+        masked = plane[y * width + x] * masking.small_gain;
+      }
+      powers[c][j] = cvvdp::power(masked + masking.epsilon, masking.powers[c]);
+    }
+  }
+  const double to_integer = 0x1.8p52;  // leaves the nearest integer in the lowest bits
+#pragma unroll
+  for (int o = 0; o < CVVDP_CHANNELS; o++) {
+    const float *plane = results + (uint64_t)(CVVDP_CHANNELS + o) * level.pitch;
+    uint64_t sum = 0;
+#pragma unroll
+    for (int j = 0; j < per_thread; j++) {
+      const int y = top + ty + j * rows;
+      if (x >= width || y >= height) continue;
+      float masked = masking.offsets[o];
+      for (int c = CVVDP_CHANNELS - 1; c >= 0; c--) masked = cvvdp::fma(masking.cross[4 * c + o], powers[c][j], masked);
+      const float u =
+          hv_max(cvvdp::power(plane[y * width + x] + masking.epsilon, masking.power) - masking.zero, 0.0f);
+      const float d = u / cvvdp::fma(u, masking.top, masked);
+      const float v = d * (d + masking.two_epsilons);
+      sum += __builtin_bit_cast(uint64_t, (double)v * level.scale + to_integer) -
+             __builtin_bit_cast(uint64_t, to_integer);
+    }
+    __syncthreads();  // the sum before is read
+    hv_block_add_u64<CVVDP_THREADS>(sums + (uint64_t)blockIdx.y * pitch + band * CVVDP_CHANNELS + o, sum);
+  }
+}
+HV_EXPORT(cvvdp_mask)
+
+// Stores the four sums of the base band as doubles. `table`: the sensitivity of the base. Block 64 threads, each with
+// every 64th sample; grid (pairs, 1).
+HV_KERNEL(CVVDP_LANES, cvvdp_base)(const HvFrame *__restrict__ frame, const CvvdpLevel *__restrict__ base,
+                                   const float *__restrict__ table, CvvdpMasking masking, uint64_t pair_pitch,
+                                   const float *__restrict__ memory, uint32_t pitch, double *sums) {
+  __shared__ double lanes[CVVDP_LANES];
+  const uint32_t pair = blockIdx.x;
+  const int n = base->width * base->height;
+  const float *one = cvvdp::reference(frame, pair, memory, pair_pitch) + base->planes;
+  const float *two = memory + pair * pair_pitch + base->planes + (uint64_t)CVVDP_CHANNELS * base->pitch;
+  float luminance[2];
+  for (int s = 0; s < 2; s++) {
+    double sum = 0;
+    for (int i = (int)threadIdx.x; i < n; i += CVVDP_LANES) sum = sum + (double)hv_max((s ? two : one)[i], 0.01f);
+    luminance[s] = (float)(cvvdp::strided(lanes, sum) / (double)n);
+  }
+  const float inverse[2] = {1.0f / luminance[0], 1.0f / luminance[1]};
+  const float t = cvvdp::node_of(masking, hv_max(luminance[0], 0.01f));
+  const int node = (int)t;
+  for (int c = 0; c < CVVDP_CHANNELS; c++) {
+    const float gain = cvvdp::sensitivity(table + c * 2 * CVVDP_NODES, node, t - (float)node);
+    double sum = 0;
+    for (int i = (int)threadIdx.x; i < n; i += CVVDP_LANES) {
+      const float r = hv_min(one[(uint64_t)c * base->pitch + i] * inverse[0], 1000.0f);
+      const float d = hv_min(two[(uint64_t)c * base->pitch + i] * inverse[1], 1000.0f);
+      const float difference = cvvdp::absolute(d - r) * gain;
+      sum = sum + (double)(difference * (difference + masking.two_epsilons));
+    }
+    sum = cvvdp::strided(lanes, sum);
+    if (threadIdx.x == 0) sums[(uint64_t)pair * pitch + c] = sum;
+  }
+}
+HV_EXPORT(cvvdp_base)
