@@ -109,9 +109,11 @@ impl Plan {
     }
 
     /// Returns how many earlier pairs of the run a score may depend on. Frames that are scored apart from the others
-    /// need as many frames before them.
+    /// need as many frames before them. Of metrics that keep pictures themselves ([`Work::history`]), only the frame before
+    /// counts, which shows whether their history goes on.
     pub fn lookback(&self) -> usize {
-        self.sources.iter().map(|source| source.source.lookback()).max().unwrap_or(0)
+        let least = usize::from(self.work.history() > 0);
+        self.sources.iter().map(|source| source.source.lookback()).max().unwrap_or(0).max(least)
     }
 
     /// Adds the damage map to the work.
