@@ -80,9 +80,13 @@ pub enum Error {
     Turned { turned: String, orientation: String, other: String },
     #[error(
         "the video on {pad} is HDR ({transfer}), and VMAF's models are trained on SDR video: their scores say little about \
-         how it looks, and are not those of a tone-mapped version"
+         how it looks, and are not those of a tone-mapped version. ColorVideoVDP knows HDR: \
+         features=cvvdp=display=standard_hdr_{}",
+        .transfer.to_lowercase()
     )]
     Hdr { pad: String, transfer: &'static str },
+    #[error("{reason} (the caps of {pad})")]
+    Doubt { pad: String, reason: String },
     #[error(
         "the reference has {} frames per second and the distorted video on {pad} {}: each reference frame is compared \
          with {}, and the others are counted as unpaired and dist-unmatched; put videorate before the one that is to be \
@@ -215,6 +219,7 @@ impl Error {
             | Self::Orientation { .. }
             | Self::Turned { .. }
             | Self::Hdr { .. }
+            | Self::Doubt { .. }
             | Self::Rates { .. }
             | Self::Shape { .. }
             | Self::NoCaps(_)

@@ -5,7 +5,9 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use engine::metrics::Work;
 use engine::scale::Scaling;
+use engine::video::Video;
 use gst::prelude::*;
 use gst_base::AggregatorPad;
 use gst_base::prelude::*;
@@ -17,7 +19,7 @@ use super::caps::{self, Colors, shape};
 use super::error::Error;
 use super::input::Input;
 use super::memory::device_memory::Kind;
-use super::pads::HipVmafPad;
+use super::pads::{HipVmafPad, REFERENCE};
 use super::reference::Reference;
 use super::rendition::{Rendition, Rules, Trouble};
 use super::report::event::EventMessage;
@@ -38,11 +40,13 @@ pub struct Streams {
     rules: Rules,
     /// A warning was posted that the models are not for this video.
     warned_hdr: bool,
+    /// The doubts about metrics that were reported.
+    doubts: Vec<String>,
 }
 
 impl Streams {
     pub fn new(reference: Reference, rules: Rules) -> Self {
-        Self { reference, renditions: vec![], generation: 0, rules, warned_hdr: false }
+        Self { reference, renditions: vec![], generation: 0, rules, warned_hdr: false, doubts: vec![] }
     }
 
     /// Adds a distorted stream, numbered by the caller.
@@ -324,6 +328,16 @@ impl Streams {
             && !std::mem::replace(&mut self.warned_hdr, true)
         {
             actions.push(Action::Warn(Error::Hdr { pad, transfer }));
+        }
+    }
+
+    /// Warns, once, of metrics that may not be meant for the reference.
+    pub fn warn_of_metrics(&mut self, work: &Work, video: &Video, actions: &mut Actions) {
+        for reason in work.doubts(video) {
+            if !self.doubts.contains(&reason) {
+                self.doubts.push(reason.clone());
+                actions.push(Action::Warn(Error::Doubt { pad: REFERENCE.into(), reason }));
+            }
         }
     }
 

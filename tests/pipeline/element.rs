@@ -25,6 +25,7 @@ pub const TESTS: &[Function] = functions![
     coverage_is_reported,
     other_frame_rates_are_warned_of_and_counted,
     video_that_the_models_are_not_for_is_warned_of_once,
+    a_display_of_another_kind_than_the_video_is_warned_of_once,
     a_short_reference_ends_the_stream,
     streams_without_a_pair_say_so,
     a_lost_frame_changes_no_other_score,
@@ -162,6 +163,31 @@ fn video_that_the_models_are_not_for_is_warned_of_once() {
     rig.run(&[("ref_sink", &hdr(&reference)), ("dist_sink", &hdr(&distorted))]).unwrap();
     let warnings = rig.log().warnings.clone();
     assert!(warnings.len() == 1 && warnings[0].contains("HDR (PQ)"), "{warnings:?}");
+    assert!(warnings[0].contains("cvvdp=display=standard_hdr_pq"), "{warnings:?}");
+}
+
+/// ColorVideoVDP's display decides how samples become light.
+fn a_display_of_another_kind_than_the_video_is_warned_of_once() {
+    let (reference, distorted) = sides(&clip());
+    let of = |colorimetry: &'static str, display: &str| {
+        let tagged = |input: &Input| input.with_caps(|caps| caps.set("colorimetry", colorimetry));
+        let rig = Rig::offline(&[("features", &format!("cvvdp=display={display}"))]).play();
+        rig.run(&[("ref_sink", &tagged(&reference)), ("dist_sink", &tagged(&distorted))]).unwrap();
+        let warnings = rig.log().warnings.clone();
+        warnings.into_iter().filter(|text| !text.contains("is HDR")).collect::<Vec<_>>()
+    };
+    assert_eq!(of("bt2100-pq", "standard_hdr_pq"), [""; 0]);
+    assert_eq!(of("bt709", "standard_fhd"), [""; 0]);
+    let [text] = &of("bt2100-pq", "standard_fhd")[..] else { panic!("one warning is due") };
+    assert!(
+        text.contains("is PQ") && text.contains("standard_fhd") && text.contains("standard_hdr_pq"),
+        "{text}"
+    );
+    let [text] = &of("bt709", "standard_hdr_hlg")[..] else { panic!("one warning is due") };
+    assert!(
+        text.contains("is SDR") && text.contains("standard_hdr_hlg") && text.contains("standard_4k"),
+        "{text}"
+    );
 }
 
 fn a_short_reference_ends_the_stream() {

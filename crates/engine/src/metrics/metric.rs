@@ -25,6 +25,11 @@ pub trait Metric: 'static {
     /// Adds to the work what depends on the stream. Until then the work has the longest history.
     fn suit(_work: &mut Self::Work, _video: &Video, _geometry: Geometry) {}
 
+    /// Returns why its values may not be meant for a stream with these properties, and what to do.
+    fn doubt(_work: &Self::Work, _video: &Video) -> Option<String> {
+        None
+    }
+
     /// Returns true if it reads Cb and Cr, where the frames have them.
     fn chroma(_work: &Self::Work) -> bool {
         false

@@ -58,6 +58,7 @@ impl Parts {
 struct Rules {
     of_reference: bool,
     suit: fn(&mut Work, &Video, Geometry),
+    doubt: fn(&Work, &Video) -> Option<String>,
     chroma: fn(&Work) -> bool,
     lags: fn(&Work) -> usize,
     history: fn(&Work) -> usize,
@@ -74,6 +75,7 @@ impl Rules {
                     work.set::<M>(own);
                 }
             },
+            doubt: |work, video| work.get::<M>().and_then(|work| M::doubt(work, video)),
             chroma: |work| work.get::<M>().is_some_and(M::chroma),
             lags: |work| work.get::<M>().map_or(0, M::lags),
             history: |work| work.get::<M>().map_or(0, M::history),
@@ -137,6 +139,11 @@ impl Work {
         let mut work = self.clone();
         self.rules.values().for_each(|rules| (rules.suit)(&mut work, video, geometry));
         work
+    }
+
+    /// Returns why values of metrics may not be meant for a stream with these properties, and what to do.
+    pub fn doubts(&self, video: &Video) -> impl Iterator<Item = String> {
+        self.rules.values().filter_map(|rules| (rules.doubt)(self, video))
     }
 
     /// Returns true if a metric reads Cb and Cr, where the frames have them.

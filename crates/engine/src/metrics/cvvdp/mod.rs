@@ -192,6 +192,26 @@ impl Metric for Cvvdp {
         work.suit(video);
     }
 
+    /// The display decides how samples become light, whatever the stream says.
+    fn doubt(work: &CvvdpWork, video: &Video) -> Option<String> {
+        use video::Transfer::{Hlg, Pq};
+        let (video, suited) = match video.colorimetry.transfer? {
+            Pq => ("PQ", "standard_hdr_pq"),
+            Hlg => ("HLG", "standard_hdr_hlg"),
+            _ => ("SDR", "standard_4k"),
+        };
+        let display = work.options.display;
+        let shown = match display.eotf {
+            Eotf::Srgb => "SDR",
+            Eotf::Pq => "PQ",
+            Eotf::Hlg => "HLG",
+        };
+        (shown != video).then(|| {
+            let name = display.name;
+            format!("the video is {video}, and cvvdp shows it on {name}, which takes {shown}: choose another display, such as cvvdp=display={suited}")
+        })
+    }
+
     fn chroma(_work: &CvvdpWork) -> bool {
         true
     }
