@@ -90,11 +90,11 @@ impl Heads {
     }
 
     /// Returns true if no clock runs and a head is far ahead of the frames before, so that the frame behind it decides what
-    /// becomes of it.
+    /// becomes of it, or has just done so.
     pub fn is_doubtful(&self, streams: &Streams) -> bool {
         let doubtful = |input: &Input| {
             let next = input.peek(0).ok().flatten();
-            next.is_some_and(|next| input.doubt_of(&next, None, true) == Doubt::Ahead)
+            next.is_some_and(|next| input.doubt_of(&next, None, true) != Doubt::None)
         };
         !self.clock.is_live && self.pairing != Pairing::Index && streams.inputs().any(doubtful)
     }
