@@ -11,7 +11,14 @@
 #define CVVDP_NODES 32
 #define CVVDP_BLUR 13
 #define CVVDP_HALF 6
-#define CVVDP_TILE 32
+// Samples of the smaller picture that 32 threads reduce: columns between those of the first and the last one, and rows.
+#define CVVDP_COLUMNS 30
+#define CVVDP_ROWS 4
+#define CVVDP_REST_THREADS 1024
+// A tile of masking, and the rows of a thread.
+#define CVVDP_TILE_W 64
+#define CVVDP_TILE_H 32
+#define CVVDP_RUN 8
 #define CVVDP_LANES 64
 #define CVVDP_TAPS 61
 
@@ -104,7 +111,22 @@ HV_DEV float fma(float a, float b, float c) {
   return __builtin_fmaf(a, b, c);
 #endif
 }
-HV_DEV float absolute(float x) { return x < 0 ? -x : x; }
+HV_DEV float absolute(float x) { return __builtin_fabsf(x); }
+// The smaller and the larger one of numbers: one instruction on NVIDIA.
+HV_DEV float smaller(float a, float b) {
+#if defined(HV_NV) && defined(HV_BARE)
+  return __builtin_fminf(a, b);
+#else
+  return hv_min(a, b);
+#endif
+}
+HV_DEV float larger(float a, float b) {
+#if defined(HV_NV) && defined(HV_BARE)
+  return __builtin_fmaxf(a, b);
+#else
+  return hv_max(a, b);
+#endif
+}
 HV_DEV uint32_t bits_of(float x) { return __builtin_bit_cast(uint32_t, x); }
 HV_DEV float float_of(uint32_t x) { return __builtin_bit_cast(float, x); }
 
@@ -127,7 +149,7 @@ HV_DEV float log2_of(float x) {
 // 2^y, with y limited to -126 and 126.
 HV_DEV float exp2_of(float y) {
   const float to_integer = 12582912.0f;  // 1.5 x 2^23: leaves the nearest integer in the lowest bits
-  y = hv_min(hv_max(y, -126.0f), 126.0f);
+  y = smaller(larger(y, -126.0f), 126.0f);
   const float integer = y + to_integer;
   const float f = y - (integer - to_integer);
   float p = 0.0013264727f;
@@ -243,26 +265,35 @@ HV_DEV float between_even(float before, float here, float next) {
 }
 
 // Two neighbours, at an even and the next odd column.
-struct Two {
+struct alignas(8) Two {
   float v[2];
 };
+HV_DEV Two two(const float *at) { return __builtin_bit_cast(Two, hv_ldg((const HvU32x2 *)at)); }
+HV_DEV float one(const float *at) { return float_of(hv_ldg((const uint32_t *)at)); }
 
-// Expands a plane of the smaller level at columns 2m and 2m + 1 of row y.
-HV_DEV Two expand(const float *__restrict__ plane, int width, int height, int m, int y) {
-  const int row = y >> 1, next = hv_min(row + 1, height - 1), before = hv_max(row - 1, 0);
-  const int columns[3] = {hv_max(m - 1, 0), m, hv_min(m + 1, width - 1)};
-  float column[3];
+// Two neighbours of an even and of the next odd row.
+struct Quad {
+  Two rows[2];
+};
+
+// Expands a plane of the smaller level at rows 2n and 2n + 1, from the samples at `places` around column m of row n.
+HV_DEV Quad expand(const float *plane, const uint32_t (&places)[3][3]) {
+  float column[2][3];
+#pragma unroll
   for (int i = 0; i < 3; i++) {
-    const float here = plane[row * width + columns[i]], below = plane[next * width + columns[i]];
-    column[i] = y & 1 ? (here + below) * 0.5f : between_even(plane[before * width + columns[i]], here, below);
+    const float before = one(plane + places[0][i]), here = one(plane + places[1][i]), next = one(plane + places[2][i]);
+    column[0][i] = between_even(before, here, next);
+    column[1][i] = (here + next) * 0.5f;
   }
-  return {{between_even(column[0], column[1], column[2]), (column[1] + column[2]) * 0.5f}};
+  Quad out;
+#pragma unroll
+  for (int i = 0; i < 2; i++)
+    out.rows[i] = {{between_even(column[i][0], column[i][1], column[i][2]), (column[i][1] + column[i][2]) * 0.5f}};
+  return out;
 }
 
 // The sensitivity at a node and the fraction to the next.
-HV_DEV float sensitivity(const float *table, int node, float fraction) {
-  return exp2_of(fma(fraction, table[2 * node + 1], table[2 * node]));
-}
+HV_DEV float sensitivity(const Two &node, float fraction) { return exp2_of(fma(fraction, node.v[1], node.v[0])); }
 HV_DEV float node_of(const CvvdpMasking &masking, float luminance) {
   const float t = fma(log2_of(luminance), masking.nodes[0], masking.nodes[1]);
   return hv_min(hv_max(t, 0.0f), (float)(CVVDP_NODES - 1));
@@ -272,6 +303,91 @@ HV_DEV int mirrored(int i, int n) {
   i = hv_abs(i);
   i = i < n ? i : 2 * (n - 1) - i;
   return hv_max(hv_min(i, n - 1), 0);  // beyond the tile
+}
+
+HV_DEV float shuffled(float x, uint32_t lane) { return float_of(hv_shfl_u32(bits_of(x), lane)); }
+
+// The number of groups of 32 threads for a plane of the smaller picture.
+HV_DEV uint32_t groups(const CvvdpLevel &small) {
+  return (uint32_t)((small.width + CVVDP_COLUMNS - 1) / CVVDP_COLUMNS * ((small.height + CVVDP_ROWS - 1) / CVVDP_ROWS));
+}
+
+// Computes samples of a plane of the smaller picture. Each thread filters two columns, and has its neighbours' from them.
+// All threads of the wave take part, also those of groups that do not exist.
+HV_DEV void reduce(const CvvdpLevel &large, const CvvdpLevel &small, const float *from, float *to, uint32_t group) {
+  const int w = large.width, h = large.height, lane = (int)(threadIdx.x % 32);
+  const uint32_t high = (uint32_t)(small.height + CVVDP_ROWS - 1) / CVVDP_ROWS;
+  const int x = (int)(group / high) * CVVDP_COLUMNS + lane - 1, top = (int)(group % high) * CVVDP_ROWS;
+  int columns[2];
+  for (int i = 0; i < 2; i++) {
+    const int at = 2 * x + i, last = 2 * w - 1 - at;
+    // The end of rows follows the parity of the height as well.
+    const bool odd = at == w + 1 && (w & 1) && !(h & 1);
+    columns[i] = hv_max(hv_min(at < 0 ? -1 - at : at < w ? at : odd ? w - 1 : last, w - 1), 0);
+  }
+  const bool turned = columns[0] > columns[1];
+  float samples[2 * CVVDP_ROWS + 3][2];
+  auto row = [&](int i) {
+    const int y = 2 * top - 2 + i;
+    return from + (uint32_t)(hv_max(y < 0 ? -1 - y : y < h ? y : 2 * h - 1 - y, 0) * w);
+  };
+  if ((w & 1) == 0) {
+    const int first = hv_min(columns[0], columns[1]);
+#pragma unroll
+    for (int i = 0; i < 2 * CVVDP_ROWS + 3; i++) {
+      const Two pair = *(const Two *)(row(i) + first);
+      samples[i][0] = pair.v[0];
+      samples[i][1] = pair.v[1];
+    }
+  } else {
+#pragma unroll
+    for (int i = 0; i < 2 * CVVDP_ROWS + 3; i++) {
+      const float *at = row(i);
+      samples[i][0] = at[turned ? columns[1] : columns[0]];
+      samples[i][1] = at[turned ? columns[0] : columns[1]];
+    }
+  }
+  const uint32_t before = (hv_lane() + HV_WAVE - 1) % HV_WAVE, next = (hv_lane() + 1) % HV_WAVE;
+#pragma unroll
+  for (int j = 0; j < CVVDP_ROWS; j++) {
+    float sums[2];
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+      sums[i] = five(samples[2 * j][i], samples[2 * j + 1][i], samples[2 * j + 2][i], samples[2 * j + 3][i],
+                     samples[2 * j + 4][i]);
+    }
+    float even = turned ? sums[1] : sums[0], odd = turned ? sums[0] : sums[1];
+    if (2 * x == w && (h & 1)) even = fma(5.0f, even, odd);
+    if (2 * x + 1 == w && !(h & 1)) odd = 0;
+    const float sum = five(shuffled(even, before), shuffled(odd, before), even, odd, shuffled(even, next));
+    const int y = top + j;
+    if (lane > 0 && lane <= CVVDP_COLUMNS && x < small.width && y < small.height) to[y * small.width + x] = sum;
+  }
+}
+
+// Filters four successive samples of a row from column x on.
+HV_DEV Four blur(const float *taps, const float *row, int x, int width) {
+  const int spare = 2;
+  float samples[20];  // from column x - 8 on
+  if (width % 4 == 0 && x >= CVVDP_HALF + spare && x + 4 + CVVDP_HALF + spare <= width) {
+#pragma unroll
+    for (int i = 0; i < 5; i++) {
+      const Four some = four(row + x - CVVDP_HALF - spare + 4 * i);
+      for (int j = 0; j < 4; j++) samples[4 * i + j] = some.v[j];
+    }
+  } else {
+#pragma unroll
+    for (int i = 0; i < 4 + 2 * CVVDP_HALF; i++) samples[spare + i] = one(row + mirrored(x - CVVDP_HALF + i, width));
+  }
+  Four sums;
+#pragma unroll
+  for (int j = 0; j < 4; j++) {
+    float sum = taps[0] * samples[spare + j];
+#pragma unroll
+    for (int k = 1; k < CVVDP_BLUR; k++) sum = fma(taps[k], samples[spare + j + k], sum);
+    sums.v[j] = sum;
+  }
+  return sums;
 }
 
 // The sum of the 64 lanes, for every thread.
@@ -338,96 +454,118 @@ HV_KERNEL(CVVDP_THREADS, cvvdp_filter)(const HvFrame *__restrict__ frame, const 
 }
 HV_EXPORT(cvvdp_filter)
 
-// Computes a level of the pyramid from the one before. Block 256 threads, successive samples of the smaller picture; grid
-// (ceil(samples/256), 8 x pairs).
+// Computes a level of the pyramid from the one before. Block 256 threads, 8 groups of 32; grid (ceil(groups/8),
+// 8 x pairs).
 HV_KERNEL(CVVDP_THREADS, cvvdp_reduce)(const HvFrame *__restrict__ frame, const CvvdpLevel *__restrict__ levels,
                                        uint32_t level, uint64_t pair_pitch, float *memory) {
   const uint32_t pair = blockIdx.y / (2 * CVVDP_CHANNELS), plane = blockIdx.y % (2 * CVVDP_CHANNELS);
   if (plane < CVVDP_CHANNELS && frame[pair].like != pair) return;
   const CvvdpLevel &large = levels[level - 1], &small = levels[level];
-  const int w = large.width, h = large.height;
-  const int at = (int)(blockIdx.x * CVVDP_THREADS + threadIdx.x);
-  if (at >= small.width * small.height) return;
-  const int x = at % small.width, y = at / small.width;
-  const float *from = memory + pair * pair_pitch + large.planes + (uint64_t)plane * large.pitch;
-  float *to = memory + pair * pair_pitch + small.planes + (uint64_t)plane * small.pitch;
-  int rows[5];
-  for (int i = 0; i < 5; i++) {
-    int row = 2 * y - 2 + i;
-    row = row < 0 ? -1 - row : row;
-    rows[i] = (row < h ? row : 2 * h - 1 - row) * w;
-  }
-  auto column = [&](int x) {
-    return cvvdp::five(from[rows[0] + x], from[rows[1] + x], from[rows[2] + x], from[rows[3] + x], from[rows[4] + x]);
-  };
-  float columns[5];
-  for (int i = 0; i < 5; i++) {
-    const int at = 2 * x - 2 + i;
-    if (at < w) {
-      columns[i] = column(at < 0 ? -1 - at : at);
-    } else if (((w ^ h) & 1) == 0) {
-      columns[i] = column(at == w ? w - 1 : w - 2);
-    } else if (at > w) {  // the end of rows follows the parity of the height as well
-      columns[i] = column(w - 1);
-    } else {
-      columns[i] = h & 1 ? cvvdp::fma(5.0f, column(w - 1), column(w - 2)) : 0.0f;
-    }
-  }
-  to[at] = cvvdp::five(columns[0], columns[1], columns[2], columns[3], columns[4]);
+  float *own = memory + pair * pair_pitch;
+  cvvdp::reduce(large, small, own + large.planes + (uint64_t)plane * large.pitch,
+                own + small.planes + (uint64_t)plane * small.pitch, (blockIdx.x * CVVDP_THREADS + threadIdx.x) / 32);
 }
 HV_EXPORT(cvvdp_reduce)
 
+// Computes the levels from `level` to `last`, each from the one before. Block 1024 threads; grid (1, 8 x pairs).
+HV_KERNEL(CVVDP_REST_THREADS, cvvdp_reduce_rest)(const HvFrame *__restrict__ frame, const CvvdpLevel *__restrict__ levels,
+                                                 uint32_t level, uint32_t last, uint64_t pair_pitch, float *memory) {
+  const uint32_t pair = blockIdx.y / (2 * CVVDP_CHANNELS), plane = blockIdx.y % (2 * CVVDP_CHANNELS);
+  if (plane < CVVDP_CHANNELS && frame[pair].like != pair) return;
+  float *own = memory + pair * pair_pitch;
+  for (; level <= last; level++) {
+    const CvvdpLevel &large = levels[level - 1], &small = levels[level];
+    const uint32_t groups = cvvdp::groups(small);
+    for (uint32_t first = 0; first < groups; first += CVVDP_REST_THREADS / 32) {
+      cvvdp::reduce(large, small, own + large.planes + (uint64_t)plane * large.pitch,
+                    own + small.planes + (uint64_t)plane * small.pitch, first + threadIdx.x / 32);
+    }
+    __syncthreads();
+  }
+}
+HV_EXPORT(cvvdp_reduce_rest)
+
 // Computes the contrasts of all bands: the smaller one of both pictures, and the difference. `tables`: for each level,
-// channel and luminance the sensitivity and the step to the next. Block 256 threads of two samples; grid (blocks of all
-// bands, pairs).
+// channel and luminance the sensitivity and the step to the next. Block 256 threads of two samples of two rows; grid
+// (blocks of all bands, pairs).
 HV_KERNEL(CVVDP_THREADS, cvvdp_contrast)(const HvFrame *__restrict__ frame, const CvvdpLevel *__restrict__ levels,
-                                         const float *__restrict__ tables, CvvdpMasking masking, uint32_t bands,
+                                         const cvvdp::Two *__restrict__ tables, CvvdpMasking masking, uint32_t bands,
                                          uint64_t pair_pitch, float *memory) {
-  __shared__ float table[CVVDP_CHANNELS][2 * CVVDP_NODES];
+  __shared__ cvvdp::Two table[CVVDP_CHANNELS * CVVDP_NODES];
   uint32_t band = 0;
   while (band + 1 < bands && levels[band + 1].contrasts <= blockIdx.x) band++;
-  const uint32_t size = CVVDP_CHANNELS * 2 * CVVDP_NODES;
-  for (uint32_t i = threadIdx.x; i < size; i += CVVDP_THREADS) (&table[0][0])[i] = tables[band * size + i];
+  const uint32_t size = CVVDP_CHANNELS * CVVDP_NODES;
+  for (uint32_t i = threadIdx.x; i < size; i += CVVDP_THREADS) table[i] = tables[band * size + i];
   __syncthreads();
   const CvvdpLevel &level = levels[band], &next = levels[band + 1];
   const int at = (int)((blockIdx.x - level.contrasts) * CVVDP_THREADS + threadIdx.x);
-  if (at >= next.width * level.height) return;
-  const int m = at % next.width, y = at / next.width;
-  const bool both = 2 * m + 1 < level.width;
-  const uint32_t pair = blockIdx.y, place = (uint32_t)(y * level.width + 2 * m);
+  const int width = level.width, columns = next.width;
+  if (at >= columns * next.height) return;
+  const int m = at % columns, n = at / columns;
+  uint32_t around[3][3];
+#pragma unroll
+  for (int i = 0; i < 3; i++) {
+    const int row = hv_max(hv_min(n + i - 1, next.height - 1), 0) * columns;
+    for (int j = 0; j < 3; j++) around[i][j] = (uint32_t)(row + hv_max(hv_min(m + j - 1, columns - 1), 0));
+  }
+  // The last row and the last column may have no neighbour: then they are computed twice.
+  const uint32_t right = 2 * m + 1 < width, below = 2 * n + 1 < level.height;
+  const uint32_t place[2] = {(uint32_t)(2 * n * width + 2 * m), (uint32_t)((2 * n + (int)below) * width + 2 * m)};
+  const bool paired = (width & 1) == 0;
+  const uint32_t pair = blockIdx.y;
   float *own = memory + pair * pair_pitch;
-  const float *one = cvvdp::reference(frame, pair, memory, pair_pitch);
-  float contrasts[CVVDP_CHANNELS][2], fraction[2], inverse[2], gains[CVVDP_CHANNELS][2];
-  int node[2];
+  const float *reference = cvvdp::reference(frame, pair, memory, pair_pitch);
+  float inverse[2][2][2], fraction[2][2];
+  int node[2][2];
+#pragma unroll 1
+  for (uint32_t c = 0; c < CVVDP_CHANNELS; c++) {
+    float contrasts[2][2][2];
 #pragma unroll
-  for (int s = 0; s < 2; s++) {
-    const uint32_t first = (uint32_t)s * CVVDP_CHANNELS;
-    const float *planes = (s ? own : one) + level.planes + (uint64_t)first * level.pitch + place;
-    const float *smaller = (s ? own : one) + next.planes + (uint64_t)first * next.pitch;
+    for (uint32_t s = 0; s < 2; s++) {
+      const uint64_t plane = s * CVVDP_CHANNELS + c;
+      const float *samples = (s ? own : reference) + level.planes + plane * level.pitch;
+      const cvvdp::Quad expanded = cvvdp::expand((s ? own : reference) + next.planes + plane * next.pitch, around);
 #pragma unroll
-    for (int c = 0; c < CVVDP_CHANNELS; c++) {
-      const cvvdp::Two expanded = cvvdp::expand(smaller + (uint64_t)c * next.pitch, next.width, next.height, m, y);
       for (int i = 0; i < 2; i++) {
-        if (c == 0) {
-          const float luminance = hv_max(expanded.v[i], 0.01f);
-          inverse[i] = 1.0f / luminance;
-          if (s == 0) {
-            const float t = cvvdp::node_of(masking, luminance);
-            node[i] = (int)t;
-            fraction[i] = t - (float)node[i];
+        const float *here = samples + place[i];
+        const cvvdp::Two both = paired ? cvvdp::two(here) : cvvdp::Two{{cvvdp::one(here), cvvdp::one(here + right)}};
+#pragma unroll
+        for (int j = 0; j < 2; j++) {
+          const float background = expanded.rows[i].v[j];
+          if (c == 0) {
+            const float luminance = cvvdp::larger(background, 0.01f);
+            inverse[s][i][j] = 1.0f / luminance;
+            if (s == 0) {
+              const float t = cvvdp::node_of(masking, luminance);
+              node[i][j] = (int)t;
+              fraction[i][j] = t - (float)node[i][j];
+            }
           }
+          contrasts[s][i][j] = cvvdp::smaller((both.v[j] - background) * inverse[s][i][j], 1000.0f);
         }
-        if (s == 0) gains[c][i] = cvvdp::sensitivity(table[c], node[i], fraction[i]);
-        if (i && !both) continue;
-        const float difference = (planes[(uint64_t)c * level.pitch + i] - expanded.v[i]) * inverse[i];
-        const float contrast = hv_min(difference, 1000.0f) * gains[c][i];
-        if (s == 0) {
-          contrasts[c][i] = contrast;
-          continue;
-        }
-        float *to = own + level.results + (uint64_t)c * level.pitch + place + i;
-        *to = hv_min(cvvdp::absolute(contrast), cvvdp::absolute(contrasts[c][i]));
-        to[(uint64_t)CVVDP_CHANNELS * level.pitch] = cvvdp::absolute(contrast - contrasts[c][i]);
+      }
+    }
+    float *results = own + level.results + (uint64_t)c * level.pitch;
+#pragma unroll
+    for (uint32_t i = 0; i < 2; i++) {
+      cvvdp::Two least, difference;
+#pragma unroll
+      for (int j = 0; j < 2; j++) {
+        const float gain = cvvdp::sensitivity(table[c * CVVDP_NODES + (uint32_t)node[i][j]], fraction[i][j]);
+        const float r = contrasts[0][i][j] * gain, t = contrasts[1][i][j] * gain;
+        least.v[j] = cvvdp::smaller(cvvdp::absolute(t), cvvdp::absolute(r));
+        difference.v[j] = cvvdp::absolute(t - r);
+      }
+      if (i > below) continue;
+      float *to = results + place[i], *differences = to + (uint64_t)CVVDP_CHANNELS * level.pitch;
+      if (paired) {
+        *(cvvdp::Two *)to = least;
+        *(cvvdp::Two *)differences = difference;
+        continue;
+      }
+      for (uint32_t j = 0; j <= right; j++) {
+        to[j] = least.v[j];
+        differences[j] = difference.v[j];
       }
     }
   }
@@ -435,54 +573,61 @@ HV_KERNEL(CVVDP_THREADS, cvvdp_contrast)(const HvFrame *__restrict__ frame, cons
 HV_EXPORT(cvvdp_contrast)
 
 // Masks the differences of all bands and adds them to the sums: four of each band, those of the next pair `pitch` sums
-// on. Block 256 threads, a tile of 32 x 32 samples; grid (tiles of all bands, pairs).
+// on. Block 256 threads, a tile of 64 x 32 samples; grid (tiles of all bands, pairs).
 HV_KERNEL(CVVDP_THREADS, cvvdp_mask)(const CvvdpLevel *__restrict__ levels, CvvdpMasking masking, uint32_t bands,
                                      uint64_t pair_pitch, const float *__restrict__ memory, uint32_t pitch,
                                      uint64_t *sums) {
-  const int wide = CVVDP_TILE + 2 * CVVDP_HALF, per_thread = CVVDP_TILE * CVVDP_TILE / CVVDP_THREADS;
-  const int rows = CVVDP_THREADS / CVVDP_TILE;
-  __shared__ float samples[wide][wide];
-  __shared__ float filtered[wide][CVVDP_TILE];
+  const int high = CVVDP_TILE_H + 2 * CVVDP_HALF, quads = CVVDP_TILE_W / 4;
+  __shared__ cvvdp::Four filtered[2][high][quads];
+  __shared__ uint64_t waves[CVVDP_CHANNELS][HV_MAX_WAVES_PER_BLOCK(CVVDP_THREADS)];
   uint32_t band = 0;
   while (band + 1 < bands && levels[band + 1].tiles <= blockIdx.x) band++;
   const CvvdpLevel &level = levels[band];
   const int width = level.width, height = level.height;
-  const uint32_t tile = blockIdx.x - level.tiles, in_row = (uint32_t)(width + CVVDP_TILE - 1) / CVVDP_TILE;
-  const int left = (int)(tile % in_row) * CVVDP_TILE, top = (int)(tile / in_row) * CVVDP_TILE;
-  const int tx = (int)threadIdx.x % CVVDP_TILE, ty = (int)threadIdx.x / CVVDP_TILE;
+  const uint32_t tile = blockIdx.x - level.tiles, in_row = (uint32_t)(width + CVVDP_TILE_W - 1) / CVVDP_TILE_W;
+  const int left = (int)(tile % in_row) * CVVDP_TILE_W, top = (int)(tile / in_row) * CVVDP_TILE_H;
+  const int tx = (int)threadIdx.x % CVVDP_TILE_W, ty = (int)threadIdx.x / CVVDP_TILE_W * CVVDP_RUN;
   const bool blurred = width > CVVDP_HALF && height > CVVDP_HALF;
   const float *results = memory + blockIdx.y * pair_pitch + level.results;
-  const int x = left + tx;
-  float powers[CVVDP_CHANNELS][per_thread];
+  // Samples beyond the picture are computed from others, and not added.
+  uint32_t places[CVVDP_RUN];
+  float masked[CVVDP_CHANNELS][CVVDP_RUN];
 #pragma unroll
-  for (int c = 0; c < CVVDP_CHANNELS; c++) {
+  for (int j = 0; j < CVVDP_RUN; j++) {
+    places[j] = (uint32_t)(hv_min(top + ty + j, height - 1) * width + hv_min(left + tx, width - 1));
+    for (int o = 0; o < CVVDP_CHANNELS; o++) masked[o][j] = masking.offsets[o];
+  }
+#pragma unroll 1
+  for (int c = CVVDP_CHANNELS - 1; c >= 0; c--) {
     const float *plane = results + (uint64_t)c * level.pitch;
+    float blur[CVVDP_RUN];
     if (blurred) {
-      for (int i = (int)threadIdx.x; i < wide * wide; i += CVVDP_THREADS) {
-        const int sx = cvvdp::mirrored(left + i % wide - CVVDP_HALF, width);
-        const int sy = cvvdp::mirrored(top + i / wide - CVVDP_HALF, height);
-        samples[i / wide][i % wide] = plane[sy * width + sx];
+      // The other half may still be read.
+      cvvdp::Four(*to)[quads] = filtered[c & 1];
+      for (int i = (int)threadIdx.x; i < high * quads; i += CVVDP_THREADS) {
+        const float *row = plane + (uint32_t)(cvvdp::mirrored(top + i / quads - CVVDP_HALF, height) * width);
+        to[i / quads][i % quads] = cvvdp::blur(masking.horizontal, row, left + i % quads * 4, width);
       }
       __syncthreads();
-      for (int i = (int)threadIdx.x; i < wide * CVVDP_TILE; i += CVVDP_THREADS) {
-        const float *from = &samples[i / CVVDP_TILE][i % CVVDP_TILE];
-        float sum = masking.horizontal[0] * from[0];
-        for (int k = 1; k < CVVDP_BLUR; k++) sum = cvvdp::fma(masking.horizontal[k], from[k], sum);
-        filtered[i / CVVDP_TILE][i % CVVDP_TILE] = sum;
+#pragma unroll
+      for (int i = 0; i < CVVDP_RUN + 2 * CVVDP_HALF; i++) {
+        const float sample = ((const float *)to[ty + i])[tx];
+#pragma unroll
+        for (int j = 0; j < CVVDP_RUN; j++) {
+          const int k = i - j;
+          if (k == 0) blur[j] = masking.vertical[0] * sample;
+          if (k > 0 && k < CVVDP_BLUR) blur[j] = cvvdp::fma(masking.vertical[k], sample, blur[j]);
+        }
       }
-      __syncthreads();
+    } else {
+#pragma unroll
+      for (int j = 0; j < CVVDP_RUN; j++) blur[j] = cvvdp::one(plane + places[j]) * masking.small_gain;
     }
 #pragma unroll
-    for (int j = 0; j < per_thread; j++) {
-      const int row = ty + j * rows, y = top + row;
-      float masked = 0;
-      if (blurred) {
-        masked = masking.vertical[0] * filtered[row][tx];
-        for (int k = 1; k < CVVDP_BLUR; k++) masked = cvvdp::fma(masking.vertical[k], filtered[row + k][tx], masked);
-      } else if (x < width && y < height) {
-        masked = plane[y * width + x] * masking.small_gain;
-      }
-      powers[c][j] = cvvdp::power(masked + masking.epsilon, masking.powers[c]);
+    for (int j = 0; j < CVVDP_RUN; j++) {
+      const float power = cvvdp::power(blur[j] + masking.epsilon, masking.powers[c]);
+#pragma unroll
+      for (int o = 0; o < CVVDP_CHANNELS; o++) masked[o][j] = cvvdp::fma(masking.cross[4 * c + o], power, masked[o][j]);
     }
   }
   const double to_integer = 0x1.8p52;  // leaves the nearest integer in the lowest bits
@@ -491,28 +636,30 @@ HV_KERNEL(CVVDP_THREADS, cvvdp_mask)(const CvvdpLevel *__restrict__ levels, Cvvd
     const float *plane = results + (uint64_t)(CVVDP_CHANNELS + o) * level.pitch;
     uint64_t sum = 0;
 #pragma unroll
-    for (int j = 0; j < per_thread; j++) {
-      const int y = top + ty + j * rows;
-      if (x >= width || y >= height) continue;
-      float masked = masking.offsets[o];
-      for (int c = CVVDP_CHANNELS - 1; c >= 0; c--) masked = cvvdp::fma(masking.cross[4 * c + o], powers[c][j], masked);
-      const float u =
-          hv_max(cvvdp::power(plane[y * width + x] + masking.epsilon, masking.power) - masking.zero, 0.0f);
-      const float d = u / cvvdp::fma(u, masking.top, masked);
+    for (int j = 0; j < CVVDP_RUN; j++) {
+      const float difference = cvvdp::one(plane + places[j]);
+      const float u = cvvdp::larger(cvvdp::power(difference + masking.epsilon, masking.power) - masking.zero, 0.0f);
+      const float d = u / cvvdp::fma(u, masking.top, masked[o][j]);
       const float v = d * (d + masking.two_epsilons);
-      sum += __builtin_bit_cast(uint64_t, (double)v * level.scale + to_integer) -
-             __builtin_bit_cast(uint64_t, to_integer);
+      const uint64_t term = __builtin_bit_cast(uint64_t, (double)v * level.scale + to_integer) -
+                            __builtin_bit_cast(uint64_t, to_integer);
+      sum += left + tx < width && top + ty + j < height ? term : 0;
     }
-    __syncthreads();  // the sum before is read
-    hv_block_add_u64<CVVDP_THREADS>(sums + (uint64_t)blockIdx.y * pitch + band * CVVDP_CHANNELS + o, sum);
+    sum = hv_wave_sum_u64(sum);
+    if (hv_lane() == 0) waves[o][threadIdx.x / HV_WAVE] = sum;
   }
+  __syncthreads();
+  if (threadIdx.x >= CVVDP_CHANNELS) return;
+  uint64_t sum = 0;
+  for (int i = 0; i < CVVDP_THREADS / HV_WAVE; i++) sum += waves[threadIdx.x][i];
+  hv_atomic_add_u64(sums + (uint64_t)blockIdx.y * pitch + band * CVVDP_CHANNELS + threadIdx.x, sum);
 }
 HV_EXPORT(cvvdp_mask)
 
 // Stores the four sums of the base band as doubles. `table`: the sensitivity of the base. Block 64 threads, each with
 // every 64th sample; grid (pairs, 1).
 HV_KERNEL(CVVDP_LANES, cvvdp_base)(const HvFrame *__restrict__ frame, const CvvdpLevel *__restrict__ base,
-                                   const float *__restrict__ table, CvvdpMasking masking, uint64_t pair_pitch,
+                                   const cvvdp::Two *__restrict__ table, CvvdpMasking masking, uint64_t pair_pitch,
                                    const float *__restrict__ memory, uint32_t pitch, double *sums) {
   __shared__ double lanes[CVVDP_LANES];
   const uint32_t pair = blockIdx.x;
@@ -529,7 +676,7 @@ HV_KERNEL(CVVDP_LANES, cvvdp_base)(const HvFrame *__restrict__ frame, const Cvvd
   const float t = cvvdp::node_of(masking, hv_max(luminance[0], 0.01f));
   const int node = (int)t;
   for (int c = 0; c < CVVDP_CHANNELS; c++) {
-    const float gain = cvvdp::sensitivity(table + c * 2 * CVVDP_NODES, node, t - (float)node);
+    const float gain = cvvdp::sensitivity(table[c * CVVDP_NODES + node], t - (float)node);
     double sum = 0;
     for (int i = (int)threadIdx.x; i < n; i += CVVDP_LANES) {
       const float r = hv_min(one[(uint64_t)c * base->pitch + i] * inverse[0], 1000.0f);

@@ -415,8 +415,8 @@ void run_cvvdp(Run &run, const Frame<T> &frame) {
     all.push_back({0x1p24, pair, pair + 8 * pitch, width, height, pitch, contrasts, blocks, 0});
     pair += 16 * pitch;
     if (all.size() > bands) continue;
-    contrasts += tiles((width + 1) / 2 * height, CVVDP_THREADS);
-    blocks += tiles(width, CVVDP_TILE) * tiles(height, CVVDP_TILE);
+    contrasts += tiles((width + 1) / 2 * ((height + 1) / 2), CVVDP_THREADS);
+    blocks += tiles(width, CVVDP_TILE_W) * tiles(height, CVVDP_TILE_H);
   }
   const uint32_t pitch = all[0].pitch;
   const Array<CvvdpLevel> levels(all);
@@ -450,9 +450,11 @@ void run_cvvdp(Run &run, const Frame<T> &frame) {
   masking.nodes[0] = 1.5f, masking.nodes[1] = 11;
   run.one("cvvdp_filter", {tiles((int)pitch, 4 * CVVDP_THREADS), 2 * pairs, CVVDP_THREADS}, frame.data(), ring.data(),
           taps.data(), places, places, streams, pitch, pair, memory.data());
-  for (uint32_t i = 1; i <= bands; i++)
-    run.one("cvvdp_reduce", {tiles(all[i].width * all[i].height, CVVDP_THREADS), 8 * pairs, CVVDP_THREADS}, frame.data(),
-            levels.data(), i, pair, memory.data());
+  const unsigned groups = tiles(all[1].width, CVVDP_COLUMNS) * tiles(all[1].height, CVVDP_ROWS);
+  run.one("cvvdp_reduce", {tiles((int)groups, CVVDP_THREADS / 32), 8 * pairs, CVVDP_THREADS}, frame.data(), levels.data(), 1u,
+          pair, memory.data());
+  run.one("cvvdp_reduce_rest", {1, 8 * pairs, CVVDP_REST_THREADS}, frame.data(), levels.data(), 2u, bands, pair,
+          memory.data());
   run.one("cvvdp_contrast", {contrasts, pairs, CVVDP_THREADS}, frame.data(), levels.data(), tables.data(), masking, bands, pair,
           memory.data());
   run.sums("cvvdp_mask", {blocks, pairs, CVVDP_THREADS}, pairs * bands * CVVDP_CHANNELS, levels.data(), masking, bands, pair,

@@ -19,8 +19,15 @@ use crate::metrics::cvvdp::{CHANNELS, CvvdpSums, CvvdpWork, Eotf, fraction};
 const THREADS: u32 = 256;
 /// Threads for the base band.
 const LANES: u32 = 64;
-/// Rows and columns of a tile of masking.
-const TILE: usize = 32;
+/// Columns and rows of a tile of masking.
+const TILE: [usize; 2] = [64, 32];
+/// Columns and rows of the smaller picture that a group of threads reduces, and groups of a block.
+const GROUP_COLUMNS: usize = 30;
+const GROUP_ROWS: usize = 4;
+const GROUPS: u32 = THREADS / 32;
+/// Threads that reduce all small levels, and the most groups of such a level.
+const REST_THREADS: u32 = 1024;
+const REST_GROUPS: u32 = 96;
 /// Samples that a thread filters.
 const GROUP: usize = 4;
 /// Opponent colours.
@@ -148,6 +155,12 @@ struct Layout {
     tiles: u32,
 }
 
+/// Returns the number of groups of threads that reduce a plane to a level.
+fn groups(level: &CvvdpLevel) -> u32 {
+    let (width, height) = (level.width as usize, level.height as usize);
+    (width.div_ceil(GROUP_COLUMNS) * height.div_ceil(GROUP_ROWS)) as u32
+}
+
 impl Layout {
     fn new(all: &[Level]) -> Self {
         let mut layout = Self { levels: vec![], pair: 0, contrasts: 0, tiles: 0 };
@@ -168,8 +181,9 @@ impl Layout {
                 unused: 0,
             });
             if i + 1 < all.len() {
-                layout.contrasts += (width.div_ceil(2) * height).div_ceil(THREADS as usize) as u32;
-                layout.tiles += (width.div_ceil(TILE) * height.div_ceil(TILE)) as u32;
+                let quads = width.div_ceil(2) * height.div_ceil(2);
+                layout.contrasts += quads.div_ceil(THREADS as usize) as u32;
+                layout.tiles += (width.div_ceil(TILE[0]) * height.div_ceil(TILE[1])) as u32;
             }
         }
         layout
@@ -180,6 +194,7 @@ pub struct Cvvdp {
     front: Kernel,
     filter: Kernel,
     reduce: Kernel,
+    reduce_rest: Kernel,
     contrast: Kernel,
     mask: Kernel,
     base: Kernel,
@@ -241,6 +256,7 @@ impl Metric for Cvvdp {
             front: kernel(setup.by_sample("cvvdp_front_u8", "cvvdp_front_u16"), THREADS)?,
             filter: kernel("cvvdp_filter", THREADS)?,
             reduce: kernel("cvvdp_reduce", THREADS)?,
+            reduce_rest: kernel("cvvdp_reduce_rest", REST_THREADS)?,
             contrast: kernel("cvvdp_contrast", THREADS)?,
             mask: kernel("cvvdp_mask", THREADS)?,
             base: kernel("cvvdp_base", LANES)?,
@@ -297,11 +313,19 @@ impl Metric for Cvvdp {
         let arguments = arguments![frame, ring, taps, self.frames, places, streams, plane, pair, memory];
         // SAFETY: the parameters of cvvdp_filter.
         unsafe { self.filter.launch(stream, grid, arguments)? };
-        for (i, level) in (0u32..).zip(&self.layout.levels).skip(1) {
-            let samples = (level.width * level.height) as u32;
-            let grid = (samples.div_ceil(THREADS), 2 * CHANNELS as u32 * count);
+        let (mut level, planes) = (1u32, 2 * CHANNELS as u32 * count);
+        while level <= bands {
+            let groups = groups(&self.layout.levels[level as usize]);
+            if groups <= REST_GROUPS {
+                let arguments = arguments![frame, levels, level, bands, pair, memory];
+                // SAFETY: the parameters of cvvdp_reduce_rest.
+                unsafe { self.reduce_rest.launch(stream, (1, planes), arguments)? };
+                break;
+            }
+            let grid = (groups.div_ceil(GROUPS), planes);
             // SAFETY: the parameters of cvvdp_reduce.
-            unsafe { self.reduce.launch(stream, grid, arguments![frame, levels, i, pair, memory])? };
+            unsafe { self.reduce.launch(stream, grid, arguments![frame, levels, level, pair, memory])? };
+            level += 1;
         }
         let (grid, tables) = ((self.layout.contrasts, count), self.sensitivity(0));
         let arguments = arguments![frame, levels, tables, self.masking, bands, pair, memory];
