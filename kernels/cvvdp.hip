@@ -19,6 +19,12 @@
 #define CVVDP_TILE_W 64
 #define CVVDP_TILE_H 32
 #define CVVDP_RUN 8
+// Threads of kernels of which three blocks have to find room.
+#if defined(HV_NV)
+#define CVVDP_DENSE CVVDP_THREADS, 3
+#else
+#define CVVDP_DENSE CVVDP_THREADS
+#endif
 #define CVVDP_LANES 64
 #define CVVDP_TAPS 61
 
@@ -125,6 +131,31 @@ HV_DEV float larger(float a, float b) {
   return __builtin_fmaxf(a, b);
 #else
   return hv_max(a, b);
+#endif
+}
+HV_DEV double fma(double a, double b, double c) {
+#if defined(HV_NV) && !defined(HV_BARE)
+  return __fma_rn(a, b, c);
+#else
+  return __builtin_fma(a, b, c);
+#endif
+}
+// 1 / b and a / b, rounded as IEEE 754 has it, for numbers from 2^-100 to 2^120, and for a of 0. Quotients below 2^-100
+// may differ. On NVIDIA these are the compiler's operations without its branches for other numbers.
+HV_DEV float inverse_of(float b) {
+#if defined(HV_NV)
+  const float r = hv_rcp_f32(b);
+  return fma(r, fma(-b, r, 1.0f), r);
+#else
+  return 1.0f / b;
+#endif
+}
+HV_DEV float quotient(float a, float b) {
+#if defined(HV_NV)
+  const float r = inverse_of(b), q = a * r;
+  return fma(r, fma(-b, q, a), q);
+#else
+  return a / b;
 #endif
 }
 HV_DEV uint32_t bits_of(float x) { return __builtin_bit_cast(uint32_t, x); }
@@ -312,8 +343,8 @@ HV_DEV uint32_t groups(const CvvdpLevel &small) {
   return (uint32_t)((small.width + CVVDP_COLUMNS - 1) / CVVDP_COLUMNS * ((small.height + CVVDP_ROWS - 1) / CVVDP_ROWS));
 }
 
-// Computes samples of a plane of the smaller picture. Each thread filters two columns, and has its neighbours' from them.
-// All threads of the wave take part, also those of groups that do not exist.
+// Computes samples of a plane of the smaller picture. Each thread filters two columns, and gets its neighbours' by shuffles.
+// All threads of the wave take part, even those of groups that do not exist.
 HV_DEV void reduce(const CvvdpLevel &large, const CvvdpLevel &small, const float *from, float *to, uint32_t group) {
   const int w = large.width, h = large.height, lane = (int)(threadIdx.x % 32);
   const uint32_t high = (uint32_t)(small.height + CVVDP_ROWS - 1) / CVVDP_ROWS;
@@ -393,13 +424,44 @@ HV_DEV Four blur(const float *taps, const float *row, int x, int width) {
 // The sum of the 64 lanes, for every thread.
 HV_DEV double strided(double *lanes, double mine) {
   __syncthreads();  // the sum before is read
-  lanes[threadIdx.x] = mine;
+  if (threadIdx.x < CVVDP_LANES) lanes[threadIdx.x] = mine;
   for (uint32_t n = CVVDP_LANES / 2; n; n /= 2) {
     __syncthreads();
     if (threadIdx.x < n) lanes[threadIdx.x] = lanes[threadIdx.x] + lanes[threadIdx.x + n];
   }
   __syncthreads();
   return lanes[0];
+}
+
+// Stores the four sums of the base band of a pair as doubles. `table`: the sensitivity of the base. Of the block's
+// threads, 64 have every 64th sample.
+HV_DEV void base(const float *one, const float *two, const CvvdpLevel &base, const Two *table, const CvvdpMasking &masking,
+                 double *sums) {
+  __shared__ double lanes[CVVDP_LANES];
+  const int n = base.width * base.height, first = threadIdx.x < CVVDP_LANES ? (int)threadIdx.x : n;
+  one += base.planes;
+  two += base.planes + (uint64_t)CVVDP_CHANNELS * base.pitch;
+  float luminance[2];
+  for (int s = 0; s < 2; s++) {
+    double sum = 0;
+    for (int i = first; i < n; i += CVVDP_LANES) sum = sum + (double)hv_max((s ? two : one)[i], 0.01f);
+    luminance[s] = (float)(strided(lanes, sum) / (double)n);
+  }
+  const float inverse[2] = {1.0f / luminance[0], 1.0f / luminance[1]};
+  const float t = node_of(masking, hv_max(luminance[0], 0.01f));
+  const int node = (int)t;
+  for (int c = 0; c < CVVDP_CHANNELS; c++) {
+    const float gain = sensitivity(table[c * CVVDP_NODES + node], t - (float)node);
+    double sum = 0;
+    for (int i = first; i < n; i += CVVDP_LANES) {
+      const float r = hv_min(one[(uint64_t)c * base.pitch + (uint32_t)i] * inverse[0], 1000.0f);
+      const float d = hv_min(two[(uint64_t)c * base.pitch + (uint32_t)i] * inverse[1], 1000.0f);
+      const float difference = absolute(d - r) * gain;
+      sum = sum + (double)(difference * (difference + masking.two_epsilons));
+    }
+    sum = strided(lanes, sum);
+    if (threadIdx.x == 0) sums[c] = sum;
+  }
 }
 
 }  // namespace cvvdp
@@ -458,7 +520,9 @@ HV_EXPORT(cvvdp_filter)
 // 8 x pairs).
 HV_KERNEL(CVVDP_THREADS, cvvdp_reduce)(const HvFrame *__restrict__ frame, const CvvdpLevel *__restrict__ levels,
                                        uint32_t level, uint64_t pair_pitch, float *memory) {
-  const uint32_t pair = blockIdx.y / (2 * CVVDP_CHANNELS), plane = blockIdx.y % (2 * CVVDP_CHANNELS);
+  // The planes that were written last come first, as they may still be in the cache.
+  const uint32_t at = gridDim.y - 1 - blockIdx.y;
+  const uint32_t pair = at / (2 * CVVDP_CHANNELS), plane = at % (2 * CVVDP_CHANNELS);
   if (plane < CVVDP_CHANNELS && frame[pair].like != pair) return;
   const CvvdpLevel &large = levels[level - 1], &small = levels[level];
   float *own = memory + pair * pair_pitch;
@@ -468,8 +532,9 @@ HV_KERNEL(CVVDP_THREADS, cvvdp_reduce)(const HvFrame *__restrict__ frame, const 
 HV_EXPORT(cvvdp_reduce)
 
 // Computes the levels from `level` to `last`, each from the one before. Block 1024 threads; grid (1, 8 x pairs).
-HV_KERNEL(CVVDP_REST_THREADS, cvvdp_reduce_rest)(const HvFrame *__restrict__ frame, const CvvdpLevel *__restrict__ levels,
-                                                 uint32_t level, uint32_t last, uint64_t pair_pitch, float *memory) {
+HV_KERNEL(CVVDP_REST_THREADS, cvvdp_reduce_rest)(const HvFrame *__restrict__ frame,
+                                                 const CvvdpLevel *__restrict__ levels, uint32_t level, uint32_t last,
+                                                 uint64_t pair_pitch, float *memory) {
   const uint32_t pair = blockIdx.y / (2 * CVVDP_CHANNELS), plane = blockIdx.y % (2 * CVVDP_CHANNELS);
   if (plane < CVVDP_CHANNELS && frame[pair].like != pair) return;
   float *own = memory + pair * pair_pitch;
@@ -486,15 +551,21 @@ HV_KERNEL(CVVDP_REST_THREADS, cvvdp_reduce_rest)(const HvFrame *__restrict__ fra
 HV_EXPORT(cvvdp_reduce_rest)
 
 // Computes the contrasts of all bands: the smaller one of both pictures, and the difference. `tables`: for each level,
-// channel and luminance the sensitivity and the step to the next. Block 256 threads of two samples of two rows; grid
-// (blocks of all bands, pairs).
-HV_KERNEL(CVVDP_THREADS, cvvdp_contrast)(const HvFrame *__restrict__ frame, const CvvdpLevel *__restrict__ levels,
-                                         const cvvdp::Two *__restrict__ tables, CvvdpMasking masking, uint32_t bands,
-                                         uint64_t pair_pitch, float *memory) {
+// channel and luminance the sensitivity and the step to the next. The first block stores the sums of the base, those of
+// the next pair `pitch` sums on. Block 256 threads of two samples of two rows; grid (1 + blocks of all bands, pairs).
+HV_KERNEL(CVVDP_DENSE, cvvdp_contrast)(const HvFrame *__restrict__ frame, const CvvdpLevel *__restrict__ levels,
+                                       const cvvdp::Two *__restrict__ tables, CvvdpMasking masking, uint32_t bands,
+                                       uint64_t pair_pitch, float *memory, uint32_t pitch, double *sums) {
   __shared__ cvvdp::Two table[CVVDP_CHANNELS * CVVDP_NODES];
+  const uint32_t size = CVVDP_CHANNELS * CVVDP_NODES, pair = blockIdx.y;
+  float *own = memory + pair * pair_pitch;
+  const float *reference = cvvdp::reference(frame, pair, memory, pair_pitch);
+  if (blockIdx.x == 0) {
+    cvvdp::base(reference, own, levels[bands], tables + bands * size, masking, sums + (uint64_t)pair * pitch);
+    return;
+  }
   uint32_t band = 0;
   while (band + 1 < bands && levels[band + 1].contrasts <= blockIdx.x) band++;
-  const uint32_t size = CVVDP_CHANNELS * CVVDP_NODES;
   for (uint32_t i = threadIdx.x; i < size; i += CVVDP_THREADS) table[i] = tables[band * size + i];
   __syncthreads();
   const CvvdpLevel &level = levels[band], &next = levels[band + 1];
@@ -512,9 +583,6 @@ HV_KERNEL(CVVDP_THREADS, cvvdp_contrast)(const HvFrame *__restrict__ frame, cons
   const uint32_t right = 2 * m + 1 < width, below = 2 * n + 1 < level.height;
   const uint32_t place[2] = {(uint32_t)(2 * n * width + 2 * m), (uint32_t)((2 * n + (int)below) * width + 2 * m)};
   const bool paired = (width & 1) == 0;
-  const uint32_t pair = blockIdx.y;
-  float *own = memory + pair * pair_pitch;
-  const float *reference = cvvdp::reference(frame, pair, memory, pair_pitch);
   float inverse[2][2][2], fraction[2][2];
   int node[2][2];
 #pragma unroll 1
@@ -534,7 +602,7 @@ HV_KERNEL(CVVDP_THREADS, cvvdp_contrast)(const HvFrame *__restrict__ frame, cons
           const float background = expanded.rows[i].v[j];
           if (c == 0) {
             const float luminance = cvvdp::larger(background, 0.01f);
-            inverse[s][i][j] = 1.0f / luminance;
+            inverse[s][i][j] = cvvdp::inverse_of(luminance);
             if (s == 0) {
               const float t = cvvdp::node_of(masking, luminance);
               node[i][j] = (int)t;
@@ -574,29 +642,28 @@ HV_EXPORT(cvvdp_contrast)
 
 // Masks the differences of all bands and adds them to the sums: four of each band, those of the next pair `pitch` sums
 // on. Block 256 threads, a tile of 64 x 32 samples; grid (tiles of all bands, pairs).
-HV_KERNEL(CVVDP_THREADS, cvvdp_mask)(const CvvdpLevel *__restrict__ levels, CvvdpMasking masking, uint32_t bands,
-                                     uint64_t pair_pitch, const float *__restrict__ memory, uint32_t pitch,
-                                     uint64_t *sums) {
+HV_KERNEL(CVVDP_DENSE, cvvdp_mask)(const CvvdpLevel *__restrict__ levels, CvvdpMasking masking, uint32_t bands,
+                                   uint64_t pair_pitch, const float *__restrict__ memory, uint32_t pitch, uint64_t *sums) {
   const int high = CVVDP_TILE_H + 2 * CVVDP_HALF, quads = CVVDP_TILE_W / 4;
   __shared__ cvvdp::Four filtered[2][high][quads];
   __shared__ uint64_t waves[CVVDP_CHANNELS][HV_MAX_WAVES_PER_BLOCK(CVVDP_THREADS)];
+  // The contrasts that were written last come first, as they may still be in the cache.
+  const uint32_t block = gridDim.x - 1 - blockIdx.x;
   uint32_t band = 0;
-  while (band + 1 < bands && levels[band + 1].tiles <= blockIdx.x) band++;
+  while (band + 1 < bands && levels[band + 1].tiles <= block) band++;
   const CvvdpLevel &level = levels[band];
   const int width = level.width, height = level.height;
-  const uint32_t tile = blockIdx.x - level.tiles, in_row = (uint32_t)(width + CVVDP_TILE_W - 1) / CVVDP_TILE_W;
+  const uint32_t tile = block - level.tiles, in_row = (uint32_t)(width + CVVDP_TILE_W - 1) / CVVDP_TILE_W;
   const int left = (int)(tile % in_row) * CVVDP_TILE_W, top = (int)(tile / in_row) * CVVDP_TILE_H;
   const int tx = (int)threadIdx.x % CVVDP_TILE_W, ty = (int)threadIdx.x / CVVDP_TILE_W * CVVDP_RUN;
   const bool blurred = width > CVVDP_HALF && height > CVVDP_HALF;
   const float *results = memory + blockIdx.y * pair_pitch + level.results;
-  // Samples beyond the picture are computed from others, and not added.
-  uint32_t places[CVVDP_RUN];
+  const uint32_t place = (uint32_t)((top + ty) * width + left + tx);
+  const int inside = left + tx < width ? height - top - ty : 0;  // rows of the picture
   float masked[CVVDP_CHANNELS][CVVDP_RUN];
 #pragma unroll
-  for (int j = 0; j < CVVDP_RUN; j++) {
-    places[j] = (uint32_t)(hv_min(top + ty + j, height - 1) * width + hv_min(left + tx, width - 1));
+  for (int j = 0; j < CVVDP_RUN; j++)
     for (int o = 0; o < CVVDP_CHANNELS; o++) masked[o][j] = masking.offsets[o];
-  }
 #pragma unroll 1
   for (int c = CVVDP_CHANNELS - 1; c >= 0; c--) {
     const float *plane = results + (uint64_t)c * level.pitch;
@@ -621,7 +688,8 @@ HV_KERNEL(CVVDP_THREADS, cvvdp_mask)(const CvvdpLevel *__restrict__ levels, Cvvd
       }
     } else {
 #pragma unroll
-      for (int j = 0; j < CVVDP_RUN; j++) blur[j] = cvvdp::one(plane + places[j]) * masking.small_gain;
+      for (int j = 0; j < CVVDP_RUN; j++)
+        blur[j] = j < inside ? cvvdp::one(plane + place + (uint32_t)(j * width)) * masking.small_gain : 0;
     }
 #pragma unroll
     for (int j = 0; j < CVVDP_RUN; j++) {
@@ -634,16 +702,15 @@ HV_KERNEL(CVVDP_THREADS, cvvdp_mask)(const CvvdpLevel *__restrict__ levels, Cvvd
 #pragma unroll
   for (int o = 0; o < CVVDP_CHANNELS; o++) {
     const float *plane = results + (uint64_t)(CVVDP_CHANNELS + o) * level.pitch;
-    uint64_t sum = 0;
+    uint64_t sum = 0 - CVVDP_RUN * __builtin_bit_cast(uint64_t, to_integer);
 #pragma unroll
     for (int j = 0; j < CVVDP_RUN; j++) {
-      const float difference = cvvdp::one(plane + places[j]);
+      // Samples beyond the picture have no difference, so they add 0.
+      const float difference = j < inside ? cvvdp::one(plane + place + (uint32_t)(j * width)) : 0;
       const float u = cvvdp::larger(cvvdp::power(difference + masking.epsilon, masking.power) - masking.zero, 0.0f);
-      const float d = u / cvvdp::fma(u, masking.top, masked[o][j]);
+      const float d = cvvdp::quotient(u, cvvdp::fma(u, masking.top, masked[o][j]));
       const float v = d * (d + masking.two_epsilons);
-      const uint64_t term = __builtin_bit_cast(uint64_t, (double)v * level.scale + to_integer) -
-                            __builtin_bit_cast(uint64_t, to_integer);
-      sum += left + tx < width && top + ty + j < height ? term : 0;
+      sum += __builtin_bit_cast(uint64_t, cvvdp::fma((double)v, level.scale, to_integer));
     }
     sum = hv_wave_sum_u64(sum);
     if (hv_lane() == 0) waves[o][threadIdx.x / HV_WAVE] = sum;
@@ -655,37 +722,3 @@ HV_KERNEL(CVVDP_THREADS, cvvdp_mask)(const CvvdpLevel *__restrict__ levels, Cvvd
   hv_atomic_add_u64(sums + (uint64_t)blockIdx.y * pitch + band * CVVDP_CHANNELS + threadIdx.x, sum);
 }
 HV_EXPORT(cvvdp_mask)
-
-// Stores the four sums of the base band as doubles. `table`: the sensitivity of the base. Block 64 threads, each with
-// every 64th sample; grid (pairs, 1).
-HV_KERNEL(CVVDP_LANES, cvvdp_base)(const HvFrame *__restrict__ frame, const CvvdpLevel *__restrict__ base,
-                                   const cvvdp::Two *__restrict__ table, CvvdpMasking masking, uint64_t pair_pitch,
-                                   const float *__restrict__ memory, uint32_t pitch, double *sums) {
-  __shared__ double lanes[CVVDP_LANES];
-  const uint32_t pair = blockIdx.x;
-  const int n = base->width * base->height;
-  const float *one = cvvdp::reference(frame, pair, memory, pair_pitch) + base->planes;
-  const float *two = memory + pair * pair_pitch + base->planes + (uint64_t)CVVDP_CHANNELS * base->pitch;
-  float luminance[2];
-  for (int s = 0; s < 2; s++) {
-    double sum = 0;
-    for (int i = (int)threadIdx.x; i < n; i += CVVDP_LANES) sum = sum + (double)hv_max((s ? two : one)[i], 0.01f);
-    luminance[s] = (float)(cvvdp::strided(lanes, sum) / (double)n);
-  }
-  const float inverse[2] = {1.0f / luminance[0], 1.0f / luminance[1]};
-  const float t = cvvdp::node_of(masking, hv_max(luminance[0], 0.01f));
-  const int node = (int)t;
-  for (int c = 0; c < CVVDP_CHANNELS; c++) {
-    const float gain = cvvdp::sensitivity(table[c * CVVDP_NODES + node], t - (float)node);
-    double sum = 0;
-    for (int i = (int)threadIdx.x; i < n; i += CVVDP_LANES) {
-      const float r = hv_min(one[(uint64_t)c * base->pitch + i] * inverse[0], 1000.0f);
-      const float d = hv_min(two[(uint64_t)c * base->pitch + i] * inverse[1], 1000.0f);
-      const float difference = cvvdp::absolute(d - r) * gain;
-      sum = sum + (double)(difference * (difference + masking.two_epsilons));
-    }
-    sum = cvvdp::strided(lanes, sum);
-    if (threadIdx.x == 0) sums[(uint64_t)pair * pitch + c] = sum;
-  }
-}
-HV_EXPORT(cvvdp_base)

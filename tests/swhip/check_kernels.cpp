@@ -409,7 +409,7 @@ void run_cvvdp(Run &run, const Frame<T> &frame) {
   constexpr uint32_t pairs = 2, streams = 2, places = 3, bands = 4;
   std::vector<CvvdpLevel> all;
   uint64_t pair = 0;
-  uint32_t contrasts = 0, blocks = 0;
+  uint32_t contrasts = 1, blocks = 0;
   for (int width = WIDTH, height = HEIGHT; all.size() <= bands; width = (width + 1) / 2, height = (height + 1) / 2) {
     const auto pitch = (uint32_t)(width * height + 3) / 4 * 4;
     all.push_back({0x1p24, pair, pair + 8 * pitch, width, height, pitch, contrasts, blocks, 0});
@@ -421,7 +421,7 @@ void run_cvvdp(Run &run, const Frame<T> &frame) {
   const uint32_t pitch = all[0].pitch;
   const Array<CvvdpLevel> levels(all);
   std::vector<float> values;
-  for (int i = 0; i < (bands + 1) * CVVDP_CHANNELS * CVVDP_NODES; i++) values.insert(values.end(), {(float)(i % 7), 0.25f});
+  for (uint32_t i = 0; i < (bands + 1) * CVVDP_CHANNELS * CVVDP_NODES; i++) values.insert(values.end(), {(float)(i % 7), 0.25f});
   std::vector<float> weights;
   for (int i = 0; i < (int)places * CVVDP_CHANNELS; i++) weights.push_back(0.1f * (float)(i % 5 + 1));
   const Array<float> tables(values), taps(weights);
@@ -447,6 +447,7 @@ void run_cvvdp(Run &run, const Frame<T> &frame) {
   for (int i = 0; i < CVVDP_CHANNELS; i++) masking.powers[i] = 2.5f, masking.offsets[i] = 1;
   for (float &weight : masking.cross) weight = 0.5f;
   masking.small_gain = 0.16f, masking.power = 2.2f, masking.top = 0.01f, masking.epsilon = masking.two_epsilons = 1e-5f;
+  masking.zero = cvvdp::power(masking.epsilon, masking.power);
   masking.nodes[0] = 1.5f, masking.nodes[1] = 11;
   run.one("cvvdp_filter", {tiles((int)pitch, 4 * CVVDP_THREADS), 2 * pairs, CVVDP_THREADS}, frame.data(), ring.data(),
           taps.data(), places, places, streams, pitch, pair, memory.data());
@@ -455,12 +456,10 @@ void run_cvvdp(Run &run, const Frame<T> &frame) {
           pair, memory.data());
   run.one("cvvdp_reduce_rest", {1, 8 * pairs, CVVDP_REST_THREADS}, frame.data(), levels.data(), 2u, bands, pair,
           memory.data());
-  run.one("cvvdp_contrast", {contrasts, pairs, CVVDP_THREADS}, frame.data(), levels.data(), tables.data(), masking, bands, pair,
-          memory.data());
+  run.sums("cvvdp_contrast", {contrasts, pairs, CVVDP_THREADS}, pairs * CVVDP_CHANNELS, frame.data(), levels.data(),
+           tables.data(), masking, bands, pair, memory.data(), (uint32_t)CVVDP_CHANNELS);
   run.sums("cvvdp_mask", {blocks, pairs, CVVDP_THREADS}, pairs * bands * CVVDP_CHANNELS, levels.data(), masking, bands, pair,
            memory.data(), bands * CVVDP_CHANNELS);
-  run.sums("cvvdp_base", {pairs, 1, CVVDP_LANES}, pairs * CVVDP_CHANNELS, frame.data(), levels.data() + bands, tables.data(),
-           masking, pair, memory.data(), (uint32_t)CVVDP_CHANNELS);
 }
 
 // As many tiles below each other as blocks, and half as many blocks; one distorted picture, or a group.

@@ -17,8 +17,6 @@ use crate::metrics::cvvdp::tables::{BLUR, Front, Level, Masking, Tables};
 use crate::metrics::cvvdp::{CHANNELS, CvvdpSums, CvvdpWork, Eotf, fraction};
 
 const THREADS: u32 = 256;
-/// Threads for the base band.
-const LANES: u32 = 64;
 /// Columns and rows of a tile of masking.
 const TILE: [usize; 2] = [64, 32];
 /// Columns and rows of the smaller picture that a group of threads reduces, and groups of a block.
@@ -163,7 +161,8 @@ fn groups(level: &CvvdpLevel) -> u32 {
 
 impl Layout {
     fn new(all: &[Level]) -> Self {
-        let mut layout = Self { levels: vec![], pair: 0, contrasts: 0, tiles: 0 };
+        // The first block of the contrasts is that of the base.
+        let mut layout = Self { levels: vec![], pair: 0, contrasts: 1, tiles: 0 };
         for (i, level) in all.iter().enumerate() {
             let (width, height) = (level.width, level.height);
             let pitch = (width * height).next_multiple_of(GROUP);
@@ -197,7 +196,6 @@ pub struct Cvvdp {
     reduce_rest: Kernel,
     contrast: Kernel,
     mask: Kernel,
-    base: Kernel,
     samples: CvvdpFront,
     masking: CvvdpMasking,
     layout: Layout,
@@ -220,11 +218,6 @@ impl Cvvdp {
 
     fn pitch(&self) -> u32 {
         self.layout.levels[0].pitch
-    }
-
-    /// Returns the address of the sensitivity of a level.
-    fn sensitivity(&self, level: usize) -> u64 {
-        self.sensitivity.address() + (level * 2 * size_of::<[[f32; 32]; CHANNELS]>()) as u64
     }
 }
 
@@ -259,7 +252,6 @@ impl Metric for Cvvdp {
             reduce_rest: kernel("cvvdp_reduce_rest", REST_THREADS)?,
             contrast: kernel("cvvdp_contrast", THREADS)?,
             mask: kernel("cvvdp_mask", THREADS)?,
-            base: kernel("cvvdp_base", LANES)?,
             samples: CvvdpFront::new(&tables.front, geometry),
             masking: CvvdpMasking::new(&tables.masking),
             taps: DeviceBuffer::holding(device, "a table", bytes_of(&tables.taps))?,
@@ -327,19 +319,15 @@ impl Metric for Cvvdp {
             unsafe { self.reduce.launch(stream, grid, arguments![frame, levels, level, pair, memory])? };
             level += 1;
         }
-        let (grid, tables) = ((self.layout.contrasts, count), self.sensitivity(0));
-        let arguments = arguments![frame, levels, tables, self.masking, bands, pair, memory];
+        let (grid, tables) = ((self.layout.contrasts, count), self.sensitivity.address());
+        let base = sums + (self.bands() * CHANNELS * 8) as u64;
+        let arguments = arguments![frame, levels, tables, self.masking, bands, pair, memory, pitch, base];
         // SAFETY: the parameters of cvvdp_contrast.
         unsafe { self.contrast.launch(stream, grid, arguments)? };
         let grid = (self.layout.tiles, count);
         let arguments = arguments![levels, self.masking, bands, pair, memory, pitch, sums];
         // SAFETY: the parameters of cvvdp_mask.
-        unsafe { self.mask.launch(stream, grid, arguments)? };
-        let base = levels + (self.bands() * size_of::<CvvdpLevel>()) as u64;
-        let (table, sums) = (self.sensitivity(self.bands()), sums + (self.bands() * CHANNELS * 8) as u64);
-        let arguments = arguments![frame, base, table, self.masking, pair, memory, pitch, sums];
-        // SAFETY: the parameters of cvvdp_base.
-        unsafe { self.base.launch(stream, (count, 1), arguments) }
+        unsafe { self.mask.launch(stream, grid, arguments) }
     }
 
     fn read(&self, sums: &[&[u64]], _run: usize) -> Vec<CvvdpSums> {
