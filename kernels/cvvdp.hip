@@ -203,14 +203,19 @@ HV_DEV float linear(const CvvdpFront &front, float v) {
     return v > 0.04045f ? high : v * (float)(1.0 / 12.92);
   }
   if (front.eotf == 1) {
-    const float t = power(hv_max(v, TINY), (float)(1.0 / 78.84375));
-    const float u = hv_max(t - 0.8359375f, TINY) / fma(-18.6875f, t, 18.8515625f);
+    const float t = power(larger(v, TINY), (float)(1.0 / 78.84375));
+    const float u = larger(t - 0.8359375f, TINY) / fma(-18.6875f, t, 18.8515625f);
     const float light = power(u, (float)(1.0 / 0.1593017578125)) * 10000.0f;
-    return hv_min(hv_max(light, 0.005f), front.peak);
+    return smaller(larger(light, 0.005f), front.peak);
   }
   const float high = fma(exp2_of(fma(v, front.hlg[0], front.hlg[1])), (float)(1.0 / 12.0), front.hlg[2]);
   return v <= 0.5f ? (v * v) * (float)(1.0 / 3.0) : high;
 }
+
+// Two neighbours, at an even and the next odd column.
+struct alignas(8) Two {
+  float v[2];
+};
 
 // Where a sample is interpolated from: the nearer and the farther one, and their weights in quarters.
 struct Between {
@@ -231,44 +236,84 @@ template <class T> HV_DEV int sample(const HvPlane &plane, uint32_t bits, int x,
                            plane.shift, bits);
 }
 
-template <class T>
-HV_DEV float chroma(const CvvdpFront &front, const HvPlane &plane, uint32_t bits, const Between &x, const Between &y) {
-  const int low = front.low[1], high = front.high[1];
-  auto at = [&](int x, int y) { return hv_min(hv_max(sample<T>(plane, bits, x, y), low), high); };
-  const int near = x.near_weight * at(x.near, y.near) + x.far_weight * at(x.far, y.near);
-  const int far = x.near_weight * at(x.near, y.far) + x.far_weight * at(x.far, y.far);
-  return fma((float)(y.near_weight * near + y.far_weight * far), front.scale[1], front.offset[1]);
+// Where two neighbours at columns 2m and 2m + 1 are interpolated from: the samples at columns `at`, and the weights in
+// quarters of the first and second sample for the one, and of the first and third sample for the other.
+struct Columns {
+  int at[3], weights[2][2];
+};
+HV_DEV Columns columns(int m, int n, int from, bool cosited) {
+  const int last = from - 1;
+  if (from >= n) {
+    const int here = hv_min(2 * m, last);
+    return {{here, here, hv_min(2 * m + 1, last)}, {{4, 0}, {0, 4}}};
+  }
+  const int near = hv_min(m, last), before = cosited ? near : hv_max(near - 1, 0), next = hv_min(near + 1, last);
+  const int even = cosited ? 0 : 1, odd = cosited ? 2 : 1;
+  return {{near, before, next}, {{4 - even, even}, {4 - odd, odd}}};
 }
 
-HV_DEV float unit(float x) { return hv_min(hv_max(x, 0.0f), 1.0f); }
+template <class T>
+HV_DEV Two chroma(const CvvdpFront &front, const HvPlane &plane, uint32_t bits, const Columns &columns, const Between &row) {
+  const int low = front.low[1], high = front.high[1];
+  auto at = [&](int x, int y) { return hv_min(hv_max(sample<T>(plane, bits, x, y), low), high); };
+  int sums[3];
+#pragma unroll
+  for (int i = 0; i < 3; i++)
+    sums[i] = row.near_weight * at(columns.at[i], row.near) + row.far_weight * at(columns.at[i], row.far);
+  Two out;
+#pragma unroll
+  for (int i = 0; i < 2; i++) {
+    const int sum = columns.weights[i][0] * sums[0] + columns.weights[i][1] * sums[1 + i];
+    out.v[i] = fma((float)sum, front.scale[1], front.offset[1]);
+  }
+  return out;
+}
+
+HV_DEV float unit(float x) { return smaller(larger(x, 0.0f), 1.0f); }
 
 template <class T>
 HV_DEV void front(const CvvdpPicture &picture, uint32_t bits, const CvvdpFront &front, uint32_t pitch, float *out) {
-  const int i = (int)blockIdx.x * CVVDP_THREADS + (int)threadIdx.x, y = (int)blockIdx.y;
-  if (i >= front.width) return;
-  const int code = hv_min(hv_max(sample<T>(picture.planes[0], bits, i, y), front.low[0]), front.high[0]);
-  const float luma = fma((float)code, front.scale[0], front.offset[0]);
-  float u = front.grey, v = front.grey;
+  const int m = (int)blockIdx.x * CVVDP_THREADS + (int)threadIdx.x, y = (int)blockIdx.y, width = front.width;
+  if (2 * m >= width) return;
+  Two u{{front.grey, front.grey}}, v = u;
   if (front.chroma_width > 0) {
-    const Between column = interpolation(i, front.width, front.chroma_width, front.cosited[0]);
+    const Columns at = columns(m, width, front.chroma_width, front.cosited[0]);
     const Between row = interpolation(y, front.height, front.chroma_height, front.cosited[1]);
-    u = chroma<T>(front, picture.planes[1], bits, column, row);
-    v = chroma<T>(front, picture.planes[2], bits, column, row);
+    u = chroma<T>(front, picture.planes[1], bits, at, row);
+    v = chroma<T>(front, picture.planes[2], bits, at, row);
   }
-  float r = linear(front, unit(fma(front.matrix[0], v, luma)));
-  float g = linear(front, unit(fma(front.matrix[2], v, fma(front.matrix[1], u, luma))));
-  float b = linear(front, unit(fma(front.matrix[3], u, luma)));
-  if (front.eotf == 2) {
-    const float light = fma(0.0593f, b, fma(0.6780f, g, 0.2627f * r));
-    const float gain = power(hv_max(light, TINY), front.gamma);
-    r = r * gain;
-    g = g * gain;
-    b = b * gain;
+  Two colours[CVVDP_COLOURS];
+#pragma unroll
+  for (int i = 0; i < 2; i++) {
+    const int x = hv_min(2 * m + i, width - 1);
+    const int code = hv_min(hv_max(sample<T>(picture.planes[0], bits, x, y), front.low[0]), front.high[0]);
+    const float luma = fma((float)code, front.scale[0], front.offset[0]);
+    float r = linear(front, unit(fma(front.matrix[0], v.v[i], luma)));
+    float g = linear(front, unit(fma(front.matrix[2], v.v[i], fma(front.matrix[1], u.v[i], luma))));
+    float b = linear(front, unit(fma(front.matrix[3], u.v[i], luma)));
+    if (front.eotf == 2) {
+      const float light = fma(0.0593f, b, fma(0.6780f, g, 0.2627f * r));
+      const float gain = power(larger(light, TINY), front.gamma);
+      r = r * gain;
+      g = g * gain;
+      b = b * gain;
+    }
+#pragma unroll
+    for (int c = 0; c < CVVDP_COLOURS; c++) {
+      const float *weights = front.colours + 3 * c;
+      colours[c].v[i] = fma(weights[0], r, fma(weights[1], g, fma(weights[2], b, front.offsets[c])));
+    }
   }
-  out += (uint64_t)y * (uint32_t)front.width + (uint32_t)i;
-  for (int c = 0; c < CVVDP_COLOURS; c++) {
-    const float *m = front.colours + 3 * c;
-    out[(uint64_t)c * pitch] = fma(m[0], r, fma(m[1], g, fma(m[2], b, front.offsets[c])));
+  out += (uint64_t)y * (uint32_t)width + 2 * (uint32_t)m;
+#pragma unroll
+  for (uint32_t c = 0; c < CVVDP_COLOURS; c++) {
+    float *to = out + (uint64_t)c * pitch;
+    if ((width & 1) == 0) {
+      *(Two *)to = colours[c];
+    } else {
+      to[0] = colours[c].v[0];
+      if (2 * m + 1 < width) to[1] = colours[c].v[1];
+    }
   }
 }
 
@@ -295,10 +340,6 @@ HV_DEV float between_even(float before, float here, float next) {
   return fma(0.1f, next, fma(0.8f, here, 0.1f * before));
 }
 
-// Two neighbours, at an even and the next odd column.
-struct alignas(8) Two {
-  float v[2];
-};
 HV_DEV Two two(const float *at) { return __builtin_bit_cast(Two, hv_ldg((const HvU32x2 *)at)); }
 HV_DEV float one(const float *at) { return float_of(hv_ldg((const uint32_t *)at)); }
 
@@ -327,7 +368,7 @@ HV_DEV Quad expand(const float *plane, const uint32_t (&places)[3][3]) {
 HV_DEV float sensitivity(const Two &node, float fraction) { return exp2_of(fma(fraction, node.v[1], node.v[0])); }
 HV_DEV float node_of(const CvvdpMasking &masking, float luminance) {
   const float t = fma(log2_of(luminance), masking.nodes[0], masking.nodes[1]);
-  return hv_min(hv_max(t, 0.0f), (float)(CVVDP_NODES - 1));
+  return smaller(larger(t, 0.0f), (float)(CVVDP_NODES - 1));
 }
 
 HV_DEV int mirrored(int i, int n) {
@@ -466,8 +507,8 @@ HV_DEV void base(const float *one, const float *two, const CvvdpLevel &base, con
 
 }  // namespace cvvdp
 
-// Converts a picture to planes of opponent colours, `pitch` floats apart. Block 256 threads, a row of them; grid
-// (ceil(width/256), height).
+// Converts a picture to planes of opponent colours, `pitch` floats apart. Block 256 threads of two samples of a row; grid
+// (ceil(width/512), height).
 HV_KERNEL(CVVDP_THREADS, cvvdp_front_u8)(CvvdpPicture picture, uint32_t bits, CvvdpFront front, uint32_t pitch, float *out) {
   cvvdp::front<uint8_t>(picture, bits, front, pitch, out);
 }

@@ -439,7 +439,7 @@ void run_cvvdp(Run &run, const Frame<T> &frame) {
   const CvvdpPicture picture{{frame.plane_of(0), frame.plane_of(1), frame.plane_of(2)}};
   for (uint32_t i = 0; i < places * streams; i++) {
     front.eotf = i % 3;
-    run.one(kernel_name<T>("cvvdp_front"), {tiles(WIDTH, CVVDP_THREADS), (unsigned)HEIGHT, CVVDP_THREADS}, picture, frame.bits,
+    run.one(kernel_name<T>("cvvdp_front"), {tiles(WIDTH, 2 * CVVDP_THREADS), (unsigned)HEIGHT, CVVDP_THREADS}, picture, frame.bits,
             front, pitch, ring.data() + (size_t)i * CVVDP_COLOURS * pitch);
   }
   CvvdpMasking masking{};

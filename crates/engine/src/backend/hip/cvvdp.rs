@@ -273,7 +273,7 @@ impl Metric for Cvvdp {
         pictures: &[(usize, [HvPlane; 3])],
     ) -> Result<(), Error> {
         let CvvdpFront { width, height, .. } = self.samples;
-        let grid = ((width as u32).div_ceil(THREADS), height as u32);
+        let grid = ((width as u32).div_ceil(2 * THREADS), height as u32);
         let pitch = self.pitch();
         let size = COLOURS * pitch as usize * size_of::<f32>();
         for (of, planes) in pictures {
