@@ -11,7 +11,8 @@
 #define CVVDP_NODES 32
 #define CVVDP_BLUR 13
 #define CVVDP_HALF 6
-// Samples of the smaller picture that 32 threads reduce: columns between those of the first and the last one, and rows.
+// Columns of the smaller picture that 32 threads have between the first and the last one of them, and the rows that they
+// reduce to.
 #define CVVDP_COLUMNS 30
 #define CVVDP_ROWS 4
 #define CVVDP_REST_THREADS 1024
@@ -348,19 +349,25 @@ struct Quad {
   Two rows[2];
 };
 
-// Expands a plane of the smaller level at rows 2n and 2n + 1, from the samples at `places` around column m of row n.
-HV_DEV Quad expand(const float *plane, const uint32_t (&places)[3][3]) {
-  float column[2][3];
-#pragma unroll
-  for (int i = 0; i < 3; i++) {
-    const float before = one(plane + places[0][i]), here = one(plane + places[1][i]), next = one(plane + places[2][i]);
-    column[0][i] = between_even(before, here, next);
-    column[1][i] = (here + next) * 0.5f;
-  }
+HV_DEV float shuffled(float x, uint32_t lane) { return float_of(hv_shfl_u32(bits_of(x), lane)); }
+
+// The threads of the wave that have the columns before and after this thread's.
+struct Beside {
+  uint32_t before, after;
+};
+HV_DEV Beside beside() { return {(hv_lane() + HV_WAVE - 1) % HV_WAVE, (hv_lane() + 1) % HV_WAVE}; }
+
+// Expands a plane of the smaller level at rows 2n and 2n + 1, from the samples at `places` in rows n - 1 to n + 1 of this
+// thread's column, and from the columns beside it.
+HV_DEV Quad expand(const float *plane, const uint32_t (&places)[3], const Beside &beside) {
+  const float above = one(plane + places[0]), here = one(plane + places[1]), below = one(plane + places[2]);
+  const float rows[2] = {between_even(above, here, below), (here + below) * 0.5f};
   Quad out;
 #pragma unroll
-  for (int i = 0; i < 2; i++)
-    out.rows[i] = {{between_even(column[i][0], column[i][1], column[i][2]), (column[i][1] + column[i][2]) * 0.5f}};
+  for (int i = 0; i < 2; i++) {
+    const float before = shuffled(rows[i], beside.before), after = shuffled(rows[i], beside.after);
+    out.rows[i] = {{between_even(before, rows[i], after), (rows[i] + after) * 0.5f}};
+  }
   return out;
 }
 
@@ -376,8 +383,6 @@ HV_DEV int mirrored(int i, int n) {
   i = i < n ? i : 2 * (n - 1) - i;
   return hv_max(hv_min(i, n - 1), 0);  // beyond the tile
 }
-
-HV_DEV float shuffled(float x, uint32_t lane) { return float_of(hv_shfl_u32(bits_of(x), lane)); }
 
 // The number of groups of 32 threads for a plane of the smaller picture.
 HV_DEV uint32_t groups(const CvvdpLevel &small) {
@@ -419,7 +424,7 @@ HV_DEV void reduce(const CvvdpLevel &large, const CvvdpLevel &small, const float
       samples[i][1] = at[turned ? columns[0] : columns[1]];
     }
   }
-  const uint32_t before = (hv_lane() + HV_WAVE - 1) % HV_WAVE, next = (hv_lane() + 1) % HV_WAVE;
+  const Beside lanes = beside();
 #pragma unroll
   for (int j = 0; j < CVVDP_ROWS; j++) {
     float sums[2];
@@ -431,7 +436,7 @@ HV_DEV void reduce(const CvvdpLevel &large, const CvvdpLevel &small, const float
     float even = turned ? sums[1] : sums[0], odd = turned ? sums[0] : sums[1];
     if (2 * x == w && (h & 1)) even = fma(5.0f, even, odd);
     if (2 * x + 1 == w && !(h & 1)) odd = 0;
-    const float sum = five(shuffled(even, before), shuffled(odd, before), even, odd, shuffled(even, next));
+    const float sum = five(shuffled(even, lanes.before), shuffled(odd, lanes.before), even, odd, shuffled(even, lanes.after));
     const int y = top + j;
     if (lane > 0 && lane <= CVVDP_COLUMNS && x < small.width && y < small.height) to[y * small.width + x] = sum;
   }
@@ -460,6 +465,79 @@ HV_DEV Four blur(const float *taps, const float *row, int x, int width) {
     sums.v[j] = sum;
   }
   return sums;
+}
+
+// Computes the contrasts of a pair's pictures from two samples of two rows. `paired`: the width is even. Each thread has
+// a column of the next level; of 32 threads, the first and the last one have theirs for their neighbours only.
+template <bool paired>
+HV_DEV void contrasts(const CvvdpLevel &level, const CvvdpLevel &next, const Two *table, const CvvdpMasking &masking,
+                      const float *reference, float *own, uint32_t group) {
+  const int width = level.width, lane = (int)(threadIdx.x % 32);
+  const int column = (int)(group / (uint32_t)next.height) * CVVDP_COLUMNS + lane - 1;
+  const int m = hv_max(hv_min(column, next.width - 1), 0), n = (int)(group % (uint32_t)next.height);
+  uint32_t around[3];
+#pragma unroll
+  for (int i = 0; i < 3; i++) around[i] = (uint32_t)(hv_max(hv_min(n + i - 1, next.height - 1), 0) * next.width + m);
+  // The last row and the last column may have no neighbour: then they are computed twice.
+  const uint32_t right = paired || 2 * m + 1 < width, below = 2 * n + 1 < level.height;
+  const uint32_t place[2] = {(uint32_t)(2 * n * width + 2 * m), (uint32_t)((2 * n + (int)below) * width + 2 * m)};
+  const bool stored = lane > 0 && lane <= CVVDP_COLUMNS && column < next.width;
+  const Beside lanes = beside();
+  float inverse[2][2][2], fraction[2][2];
+  int node[2][2];
+#pragma unroll 1
+  for (uint32_t c = 0; c < CVVDP_CHANNELS; c++) {
+    Quad expanded[2], samples[2];
+#pragma unroll
+    for (uint32_t s = 0; s < 2; s++) {
+      const uint64_t plane = s * CVVDP_CHANNELS + c;
+      const float *here = (s ? own : reference) + level.planes + plane * level.pitch;
+      expanded[s] = expand((s ? own : reference) + next.planes + plane * next.pitch, around, lanes);
+#pragma unroll
+      for (int i = 0; i < 2; i++) {
+        const float *at = here + place[i];
+        samples[s].rows[i] = paired ? two(at) : Two{{one(at), one(at + right)}};
+      }
+    }
+    if (c == 0) {
+#pragma unroll
+      for (int i = 0; i < 4; i++) {
+        const float of[2] = {larger(expanded[0].rows[i / 2].v[i % 2], 0.01f), larger(expanded[1].rows[i / 2].v[i % 2], 0.01f)};
+        for (int s = 0; s < 2; s++) inverse[s][i / 2][i % 2] = inverse_of(of[s]);
+        const float t = node_of(masking, of[0]);
+        node[i / 2][i % 2] = (int)t;
+        fraction[i / 2][i % 2] = t - (float)(int)t;
+      }
+    }
+    float *results = own + level.results + (uint64_t)c * level.pitch;
+#pragma unroll
+    for (uint32_t i = 0; i < 2; i++) {
+      Two least, difference;
+#pragma unroll
+      for (int j = 0; j < 2; j++) {
+        const float gain = sensitivity(table[c * CVVDP_NODES + (uint32_t)node[i][j]], fraction[i][j]);
+        float contrast[2];
+#pragma unroll
+        for (int s = 0; s < 2; s++) {
+          const float change = samples[s].rows[i].v[j] - expanded[s].rows[i].v[j];
+          contrast[s] = smaller(change * inverse[s][i][j], 1000.0f) * gain;
+        }
+        least.v[j] = smaller(absolute(contrast[1]), absolute(contrast[0]));
+        difference.v[j] = absolute(contrast[1] - contrast[0]);
+      }
+      if (!stored || i > below) continue;
+      float *to = results + place[i], *differences = to + (uint64_t)CVVDP_CHANNELS * level.pitch;
+      if (paired) {
+        *(Two *)to = least;
+        *(Two *)differences = difference;
+        continue;
+      }
+      for (uint32_t j = 0; j <= right; j++) {
+        to[j] = least.v[j];
+        differences[j] = difference.v[j];
+      }
+    }
+  }
 }
 
 // The sum of the 64 lanes, for every thread.
@@ -593,7 +671,7 @@ HV_EXPORT(cvvdp_reduce_rest)
 
 // Computes the contrasts of all bands: the smaller one of both pictures, and the difference. `tables`: for each level,
 // channel and luminance the sensitivity and the step to the next. The first block stores the sums of the base, those of
-// the next pair `pitch` sums on. Block 256 threads of two samples of two rows; grid (1 + blocks of all bands, pairs).
+// the next pair `pitch` sums on. Block 256 threads, 8 groups of 32; grid (1 + blocks of all bands, pairs).
 HV_KERNEL(CVVDP_DENSE, cvvdp_contrast)(const HvFrame *__restrict__ frame, const CvvdpLevel *__restrict__ levels,
                                        const cvvdp::Two *__restrict__ tables, CvvdpMasking masking, uint32_t bands,
                                        uint64_t pair_pitch, float *memory, uint32_t pitch, double *sums) {
@@ -610,74 +688,9 @@ HV_KERNEL(CVVDP_DENSE, cvvdp_contrast)(const HvFrame *__restrict__ frame, const 
   for (uint32_t i = threadIdx.x; i < size; i += CVVDP_THREADS) table[i] = tables[band * size + i];
   __syncthreads();
   const CvvdpLevel &level = levels[band], &next = levels[band + 1];
-  const int at = (int)((blockIdx.x - level.contrasts) * CVVDP_THREADS + threadIdx.x);
-  const int width = level.width, columns = next.width;
-  if (at >= columns * next.height) return;
-  const int m = at % columns, n = at / columns;
-  uint32_t around[3][3];
-#pragma unroll
-  for (int i = 0; i < 3; i++) {
-    const int row = hv_max(hv_min(n + i - 1, next.height - 1), 0) * columns;
-    for (int j = 0; j < 3; j++) around[i][j] = (uint32_t)(row + hv_max(hv_min(m + j - 1, columns - 1), 0));
-  }
-  // The last row and the last column may have no neighbour: then they are computed twice.
-  const uint32_t right = 2 * m + 1 < width, below = 2 * n + 1 < level.height;
-  const uint32_t place[2] = {(uint32_t)(2 * n * width + 2 * m), (uint32_t)((2 * n + (int)below) * width + 2 * m)};
-  const bool paired = (width & 1) == 0;
-  float inverse[2][2][2], fraction[2][2];
-  int node[2][2];
-#pragma unroll 1
-  for (uint32_t c = 0; c < CVVDP_CHANNELS; c++) {
-    float contrasts[2][2][2];
-#pragma unroll
-    for (uint32_t s = 0; s < 2; s++) {
-      const uint64_t plane = s * CVVDP_CHANNELS + c;
-      const float *samples = (s ? own : reference) + level.planes + plane * level.pitch;
-      const cvvdp::Quad expanded = cvvdp::expand((s ? own : reference) + next.planes + plane * next.pitch, around);
-#pragma unroll
-      for (int i = 0; i < 2; i++) {
-        const float *here = samples + place[i];
-        const cvvdp::Two both = paired ? cvvdp::two(here) : cvvdp::Two{{cvvdp::one(here), cvvdp::one(here + right)}};
-#pragma unroll
-        for (int j = 0; j < 2; j++) {
-          const float background = expanded.rows[i].v[j];
-          if (c == 0) {
-            const float luminance = cvvdp::larger(background, 0.01f);
-            inverse[s][i][j] = cvvdp::inverse_of(luminance);
-            if (s == 0) {
-              const float t = cvvdp::node_of(masking, luminance);
-              node[i][j] = (int)t;
-              fraction[i][j] = t - (float)node[i][j];
-            }
-          }
-          contrasts[s][i][j] = cvvdp::smaller((both.v[j] - background) * inverse[s][i][j], 1000.0f);
-        }
-      }
-    }
-    float *results = own + level.results + (uint64_t)c * level.pitch;
-#pragma unroll
-    for (uint32_t i = 0; i < 2; i++) {
-      cvvdp::Two least, difference;
-#pragma unroll
-      for (int j = 0; j < 2; j++) {
-        const float gain = cvvdp::sensitivity(table[c * CVVDP_NODES + (uint32_t)node[i][j]], fraction[i][j]);
-        const float r = contrasts[0][i][j] * gain, t = contrasts[1][i][j] * gain;
-        least.v[j] = cvvdp::smaller(cvvdp::absolute(t), cvvdp::absolute(r));
-        difference.v[j] = cvvdp::absolute(t - r);
-      }
-      if (i > below) continue;
-      float *to = results + place[i], *differences = to + (uint64_t)CVVDP_CHANNELS * level.pitch;
-      if (paired) {
-        *(cvvdp::Two *)to = least;
-        *(cvvdp::Two *)differences = difference;
-        continue;
-      }
-      for (uint32_t j = 0; j <= right; j++) {
-        to[j] = least.v[j];
-        differences[j] = difference.v[j];
-      }
-    }
-  }
+  const uint32_t group = ((blockIdx.x - level.contrasts) * CVVDP_THREADS + threadIdx.x) / 32;
+  if (level.width & 1) cvvdp::contrasts<false>(level, next, table, masking, reference, own, group);
+  else cvvdp::contrasts<true>(level, next, table, masking, reference, own, group);
 }
 HV_EXPORT(cvvdp_contrast)
 

@@ -415,7 +415,7 @@ void run_cvvdp(Run &run, const Frame<T> &frame) {
     all.push_back({0x1p24, pair, pair + 8 * pitch, width, height, pitch, contrasts, blocks, 0});
     pair += 16 * pitch;
     if (all.size() > bands) continue;
-    contrasts += tiles((width + 1) / 2 * ((height + 1) / 2), CVVDP_THREADS);
+    contrasts += tiles((int)tiles((width + 1) / 2, CVVDP_COLUMNS) * ((height + 1) / 2), CVVDP_THREADS / 32);
     blocks += tiles(width, CVVDP_TILE_W) * tiles(height, CVVDP_TILE_H);
   }
   const uint32_t pitch = all[0].pitch;

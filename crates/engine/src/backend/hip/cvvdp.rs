@@ -19,7 +19,7 @@ use crate::metrics::cvvdp::{CHANNELS, CvvdpSums, CvvdpWork, Eotf, fraction};
 const THREADS: u32 = 256;
 /// Columns and rows of a tile of masking.
 const TILE: [usize; 2] = [64, 32];
-/// Columns and rows of the smaller picture that a group of threads reduces, and groups of a block.
+/// Columns of the smaller picture of a group of threads, rows that it reduces to, and groups of a block.
 const GROUP_COLUMNS: usize = 30;
 const GROUP_ROWS: usize = 4;
 const GROUPS: u32 = THREADS / 32;
@@ -180,8 +180,8 @@ impl Layout {
                 unused: 0,
             });
             if i + 1 < all.len() {
-                let quads = width.div_ceil(2) * height.div_ceil(2);
-                layout.contrasts += quads.div_ceil(THREADS as usize) as u32;
+                let groups = width.div_ceil(2).div_ceil(GROUP_COLUMNS) * height.div_ceil(2);
+                layout.contrasts += (groups as u32).div_ceil(GROUPS);
                 layout.tiles += (width.div_ceil(TILE[0]) * height.div_ceil(TILE[1])) as u32;
             }
         }
