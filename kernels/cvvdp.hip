@@ -178,10 +178,9 @@ HV_DEV float log2_of(float x) {
   return fma(p, t, (float)e);
 }
 
-// 2^y, with y limited to -126 and 126.
-HV_DEV float exp2_of(float y) {
+// 2^y for y from -126 to 126.
+HV_DEV float exp2_within(float y) {
   const float to_integer = 12582912.0f;  // 1.5 x 2^23: leaves the nearest integer in the lowest bits
-  y = smaller(larger(y, -126.0f), 126.0f);
   const float integer = y + to_integer;
   const float f = y - (integer - to_integer);
   float p = 0.0013264727f;
@@ -192,6 +191,12 @@ HV_DEV float exp2_of(float y) {
   p = fma(p, f, 1.0f);
   return float_of(bits_of(p) + (bits_of(integer) << 23));
 }
+
+// 2^y, with y limited to -126 and 126.
+HV_DEV float exp2_of(float y) { return exp2_within(smaller(larger(y, -126.0f), 126.0f)); }
+
+// x^e for x not below 2^-30 and e to 4: only large powers have to be limited.
+HV_DEV float masking_power(float x, float e) { return exp2_within(smaller(log2_of(x) * e, 126.0f)); }
 
 // x^e for x not below 2^-126.
 HV_DEV float power(float x, float e) { return exp2_of(log2_of(x) * e); }
@@ -747,7 +752,7 @@ HV_KERNEL(CVVDP_DENSE, cvvdp_mask)(const CvvdpLevel *__restrict__ levels, CvvdpM
     }
 #pragma unroll
     for (int j = 0; j < CVVDP_RUN; j++) {
-      const float power = cvvdp::power(blur[j] + masking.epsilon, masking.powers[c]);
+      const float power = cvvdp::masking_power(blur[j] + masking.epsilon, masking.powers[c]);
 #pragma unroll
       for (int o = 0; o < CVVDP_CHANNELS; o++) masked[o][j] = cvvdp::fma(masking.cross[4 * c + o], power, masked[o][j]);
     }
@@ -761,7 +766,8 @@ HV_KERNEL(CVVDP_DENSE, cvvdp_mask)(const CvvdpLevel *__restrict__ levels, CvvdpM
     for (int j = 0; j < CVVDP_RUN; j++) {
       // Samples beyond the picture have no difference, so they add 0.
       const float difference = j < inside ? cvvdp::one(plane + place + (uint32_t)(j * width)) : 0;
-      const float u = cvvdp::larger(cvvdp::power(difference + masking.epsilon, masking.power) - masking.zero, 0.0f);
+      const float power = cvvdp::masking_power(difference + masking.epsilon, masking.power);
+      const float u = cvvdp::larger(power - masking.zero, 0.0f);
       const float d = cvvdp::quotient(u, cvvdp::fma(u, masking.top, masked[o][j]));
       const float v = d * (d + masking.two_epsilons);
       sum += __builtin_bit_cast(uint64_t, cvvdp::fma((double)v, level.scale, to_integer));
