@@ -203,12 +203,12 @@ HV_DEV float power(float x, float e) { return exp2_of(log2_of(x) * e); }
 
 const float TINY = 0x1p-100f;
 
-HV_DEV float linear(const CvvdpFront &front, float v) {
-  if (front.eotf == 0) {
+template <uint32_t eotf> HV_DEV float linear(const CvvdpFront &front, float v) {
+  if (eotf == 0) {
     const float high = power(fma(v, (float)(1.0 / 1.055), (float)(0.055 / 1.055)), 2.4f);
     return v > 0.04045f ? high : v * (float)(1.0 / 12.92);
   }
-  if (front.eotf == 1) {
+  if (eotf == 1) {
     const float t = power(larger(v, TINY), (float)(1.0 / 78.84375));
     const float u = larger(t - 0.8359375f, TINY) / fma(-18.6875f, t, 18.8515625f);
     const float light = power(u, (float)(1.0 / 0.1593017578125)) * 10000.0f;
@@ -259,7 +259,8 @@ HV_DEV Columns columns(int m, int n, int from, bool cosited) {
 }
 
 template <class T>
-HV_DEV Two chroma(const CvvdpFront &front, const HvPlane &plane, uint32_t bits, const Columns &columns, const Between &row) {
+HV_DEV Two chroma(const CvvdpFront &front, const HvPlane &plane, uint32_t bits, const Columns &columns,
+                  const Between &row) {
   const int low = front.low[1], high = front.high[1];
   auto at = [&](int x, int y) { return hv_min(hv_max(sample<T>(plane, bits, x, y), low), high); };
   int sums[3];
@@ -277,8 +278,8 @@ HV_DEV Two chroma(const CvvdpFront &front, const HvPlane &plane, uint32_t bits, 
 
 HV_DEV float unit(float x) { return smaller(larger(x, 0.0f), 1.0f); }
 
-template <class T>
-HV_DEV void front(const CvvdpPicture &picture, uint32_t bits, const CvvdpFront &front, uint32_t pitch, float *out) {
+template <class T, uint32_t eotf>
+HV_DEV void convert(const CvvdpPicture &picture, uint32_t bits, const CvvdpFront &front, uint32_t pitch, float *out) {
   const int m = (int)blockIdx.x * CVVDP_THREADS + (int)threadIdx.x, y = (int)blockIdx.y, width = front.width;
   if (2 * m >= width) return;
   Two u{{front.grey, front.grey}}, v = u;
@@ -294,10 +295,10 @@ HV_DEV void front(const CvvdpPicture &picture, uint32_t bits, const CvvdpFront &
     const int x = hv_min(2 * m + i, width - 1);
     const int code = hv_min(hv_max(sample<T>(picture.planes[0], bits, x, y), front.low[0]), front.high[0]);
     const float luma = fma((float)code, front.scale[0], front.offset[0]);
-    float r = linear(front, unit(fma(front.matrix[0], v.v[i], luma)));
-    float g = linear(front, unit(fma(front.matrix[2], v.v[i], fma(front.matrix[1], u.v[i], luma))));
-    float b = linear(front, unit(fma(front.matrix[3], u.v[i], luma)));
-    if (front.eotf == 2) {
+    float r = linear<eotf>(front, unit(fma(front.matrix[0], v.v[i], luma)));
+    float g = linear<eotf>(front, unit(fma(front.matrix[2], v.v[i], fma(front.matrix[1], u.v[i], luma))));
+    float b = linear<eotf>(front, unit(fma(front.matrix[3], u.v[i], luma)));
+    if (eotf == 2) {
       const float light = fma(0.0593f, b, fma(0.6780f, g, 0.2627f * r));
       const float gain = power(larger(light, TINY), front.gamma);
       r = r * gain;
@@ -321,6 +322,13 @@ HV_DEV void front(const CvvdpPicture &picture, uint32_t bits, const CvvdpFront &
       if (2 * m + 1 < width) to[1] = colours[c].v[1];
     }
   }
+}
+
+template <class T>
+HV_DEV void front(const CvvdpPicture &picture, uint32_t bits, const CvvdpFront &front, uint32_t pitch, float *out) {
+  if (front.eotf == 0) convert<T, 0>(picture, bits, front, pitch, out);
+  else if (front.eotf == 1) convert<T, 1>(picture, bits, front, pitch, out);
+  else convert<T, 2>(picture, bits, front, pitch, out);
 }
 
 struct alignas(16) Four {
@@ -441,7 +449,8 @@ HV_DEV void reduce(const CvvdpLevel &large, const CvvdpLevel &small, const float
     float even = turned ? sums[1] : sums[0], odd = turned ? sums[0] : sums[1];
     if (2 * x == w && (h & 1)) even = fma(5.0f, even, odd);
     if (2 * x + 1 == w && !(h & 1)) odd = 0;
-    const float sum = five(shuffled(even, lanes.before), shuffled(odd, lanes.before), even, odd, shuffled(even, lanes.after));
+    const float before[2] = {shuffled(even, lanes.before), shuffled(odd, lanes.before)};
+    const float sum = five(before[0], before[1], even, odd, shuffled(even, lanes.after));
     const int y = top + j;
     if (lane > 0 && lane <= CVVDP_COLUMNS && x < small.width && y < small.height) to[y * small.width + x] = sum;
   }
@@ -507,9 +516,12 @@ HV_DEV void contrasts(const CvvdpLevel &level, const CvvdpLevel &next, const Two
     if (c == 0) {
 #pragma unroll
       for (int i = 0; i < 4; i++) {
-        const float of[2] = {larger(expanded[0].rows[i / 2].v[i % 2], 0.01f), larger(expanded[1].rows[i / 2].v[i % 2], 0.01f)};
-        for (int s = 0; s < 2; s++) inverse[s][i / 2][i % 2] = inverse_of(of[s]);
-        const float t = node_of(masking, of[0]);
+        float luminance[2];
+        for (int s = 0; s < 2; s++) {
+          luminance[s] = larger(expanded[s].rows[i / 2].v[i % 2], 0.01f);
+          inverse[s][i / 2][i % 2] = inverse_of(luminance[s]);
+        }
+        const float t = node_of(masking, luminance[0]);
         node[i / 2][i % 2] = (int)t;
         fraction[i / 2][i % 2] = t - (float)(int)t;
       }
@@ -559,8 +571,8 @@ HV_DEV double strided(double *lanes, double mine) {
 
 // Stores the four sums of the base band of a pair as doubles. `table`: the sensitivity of the base. Of the block's
 // threads, 64 have every 64th sample.
-HV_DEV void base(const float *one, const float *two, const CvvdpLevel &base, const Two *table, const CvvdpMasking &masking,
-                 double *sums) {
+HV_DEV void base(const float *one, const float *two, const CvvdpLevel &base, const Two *table,
+                 const CvvdpMasking &masking, double *sums) {
   __shared__ double lanes[CVVDP_LANES];
   const int n = base.width * base.height, first = threadIdx.x < CVVDP_LANES ? (int)threadIdx.x : n;
   one += base.planes;
@@ -702,7 +714,8 @@ HV_EXPORT(cvvdp_contrast)
 // Masks the differences of all bands and adds them to the sums: four of each band, those of the next pair `pitch` sums
 // on. Block 256 threads, a tile of 64 x 32 samples; grid (tiles of all bands, pairs).
 HV_KERNEL(CVVDP_DENSE, cvvdp_mask)(const CvvdpLevel *__restrict__ levels, CvvdpMasking masking, uint32_t bands,
-                                   uint64_t pair_pitch, const float *__restrict__ memory, uint32_t pitch, uint64_t *sums) {
+                                   uint64_t pair_pitch, const float *__restrict__ memory, uint32_t pitch,
+                                   uint64_t *sums) {
   const int high = CVVDP_TILE_H + 2 * CVVDP_HALF, quads = CVVDP_TILE_W / 4;
   __shared__ cvvdp::Four filtered[2][high][quads];
   __shared__ uint64_t waves[CVVDP_CHANNELS][HV_MAX_WAVES_PER_BLOCK(CVVDP_THREADS)];
