@@ -338,8 +338,8 @@ impl State {
         }
         let colors = self.streams.reference.input.colors;
         self.streams.warn_of_hdr(colors, REFERENCE.into(), actions);
-        if let Some(info) = &self.streams.reference.input.stored.clone() {
-            self.streams.warn_of_metrics(&self.work.plan.work, &caps::video(caps, info), actions);
+        if let Some(info) = self.streams.reference.input.stored.clone() {
+            self.streams.warn_of_metrics(&self.work.plan.work, &caps::video(caps, &info), actions);
         }
         Ok(())
     }
