@@ -215,8 +215,7 @@ pub fn video(caps: &gst::CapsRef, info: &VideoInfo) -> Video {
     let fps = info.fps();
     let positive = |number: i32| u32::try_from(number).ok();
     let rate = positive(fps.numer()).zip(positive(fps.denom()));
-    let site = caps.structure(0).and_then(|s| s.get::<&str>("chroma-site").ok());
-    let site = site.and_then(|site| site.parse::<VideoChromaSite>().ok()).filter(|site| !site.is_empty());
+    let site = chroma_site(caps).filter(|site| !site.is_empty());
     Video {
         rate: rate.and_then(|(num, den)| video::FrameRate::new(num, den)),
         colorimetry: Colors::of(caps).colorimetry(),
@@ -301,11 +300,15 @@ pub fn info(caps: &gst::CapsRef) -> Option<VideoInfo> {
     VideoInfo::from_caps(&caps).ok()
 }
 
+/// Returns the positions of chroma samples, if caps say them.
+fn chroma_site(caps: &gst::CapsRef) -> Option<VideoChromaSite> {
+    caps.structure(0)?.get::<&str>("chroma-site").ok()?.parse().ok()
+}
+
 /// Returns whether subsampled chroma lies on columns, and on rows, of luma samples. Where caps do not say, it lies on columns,
 /// as in H.264; the default of [`VideoInfo`] depends on the height.
 pub fn cosited(caps: &gst::CapsRef) -> (bool, bool) {
-    let site = caps.structure(0).and_then(|structure| structure.get::<&str>("chroma-site").ok());
-    let site = site.and_then(|site| site.parse().ok()).unwrap_or(VideoChromaSite::MPEG2);
+    let site = chroma_site(caps).unwrap_or(VideoChromaSite::MPEG2);
     (site.contains(VideoChromaSite::H_COSITED), site.contains(VideoChromaSite::V_COSITED))
 }
 
