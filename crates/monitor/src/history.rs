@@ -3,17 +3,27 @@
 //! Scores and events of the last hours or days, in an embedded database.
 //!
 //! The windows of a rendition in one minute are one value, with 16 bytes per window. A rendition takes about 1.5 MB a
-//! day, so a year can be searched. Every second is committed separately: a killed process or a power cut loses no
-//! more than that. Without a folder the data is in memory.
+//! day, so a year can be searched. Windows and events wait in memory until they are written, once a second: a killed
+//! process or a power cut loses no more than that. Without a folder the data is in memory.
+//!
+//! After an error, as on a full disk, the database refuses everything until it is opened again. This is tried with
+//! growing pauses, and all that could not be written is kept for the next attempt. Writing is idempotent, because a
+//! commit that has failed may have reached the disk. A file that cannot be read is renamed, and a new one begins.
 
-use std::fs;
-use std::path::Path;
-use std::time::Duration;
+use std::collections::BTreeMap;
+use std::io::ErrorKind;
+use std::ops::RangeInclusive;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+use std::{fs, io};
 
+use parking_lot::{Mutex, RwLock};
 use redb::backends::InMemoryBackend;
 use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
 use serde::{Deserialize, Serialize};
 
+use super::backoff::Backoff;
 use super::state::{Entry, Point};
 
 /// Key: channel, rendition and minute since 1970.
@@ -28,6 +38,10 @@ const LARGEST: u64 = 1 << 30;
 const CACHE: usize = 16 << 20;
 /// Number of events kept for each channel.
 const MOST_EVENTS: usize = 20_000;
+/// Number of windows and of events that may wait; beyond it the oldest are lost.
+const MOST_WAITING: [usize; 2] = [4_000_000, 50_000];
+/// Longest pause before the database is opened again.
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 /// Seconds per value.
 const SPAN: f64 = 60.0;
 /// Bytes per window.
@@ -36,12 +50,52 @@ const SIZE: usize = 16;
 const ALARM: u32 = 1 << 31;
 
 /// An error of the database.
-pub type Error = Box<dyn std::error::Error + Send + Sync>;
+pub type Error = redb::Error;
 
-/// The database.
+/// The database, and what waits to be written into it.
 pub struct History {
-    database: Database,
+    folder: Option<PathBuf>,
     keep: Duration,
+    /// `None` after an error, until it is open again.
+    database: RwLock<Option<Database>>,
+    waiting: Mutex<Waiting>,
+    health: Mutex<Health>,
+}
+
+/// Windows and events that are not yet written.
+#[derive(Default)]
+struct Waiting {
+    /// By minute first, so that the oldest come first.
+    points: BTreeMap<(u64, String, String), Vec<u8>>,
+    events: Vec<(String, Entry)>,
+    /// Number of windows.
+    windows: usize,
+    /// Windows and events that were dropped.
+    lost: u64,
+    /// Some of them may be written already, by a commit that has failed.
+    retried: bool,
+}
+
+/// State of writing.
+struct Health {
+    /// Last error since the last success.
+    reason: Option<String>,
+    backoff: Backoff,
+    /// Time of the next attempt after an error.
+    retry: Option<Instant>,
+}
+
+/// State of the history, for its readers.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Shown {
+    /// False while it cannot be written.
+    pub up: bool,
+    /// Reason why it cannot be written.
+    pub reason: Option<String>,
+    /// Windows and events that wait in memory.
+    pub waiting: usize,
+    /// Windows and events that were lost because too many waited.
+    pub lost: u64,
 }
 
 /// Several windows shown as one.
@@ -68,48 +122,188 @@ struct Stored {
 }
 
 impl History {
-    /// Opens the database in this folder, or in memory. Data older than `keep` is removed.
+    /// Opens the database in this folder, or in memory. Data older than `keep` is removed. With a full disk, the
+    /// history waits in memory.
     pub fn open(folder: Option<&Path>, keep: Duration) -> Result<Self, Error> {
-        let database = match folder {
-            Some(folder) => {
-                fs::create_dir_all(folder)?;
-                Database::builder().set_cache_size(CACHE).create(folder.join(FILE))?
+        if let Some(folder) = folder {
+            fs::create_dir_all(folder)?;
+        }
+        let health = Health { reason: None, backoff: Backoff::new(LONGEST_PAUSE), retry: None };
+        let history = Self {
+            folder: folder.map(Path::to_owned),
+            keep,
+            database: RwLock::default(),
+            waiting: Mutex::default(),
+            health: Mutex::new(health),
+        };
+        match history.attempt(Self::reopen) {
+            Err(error) if is_broken(&error) => {
+                history.failed(&error);
+                history.attempt(Self::reopen)?;
             }
-            None => Database::builder().set_cache_size(CACHE).create_with_backend(InMemoryBackend::new())?,
+            Err(error) if is_full(&error) => history.failed(&error),
+            result => result?,
+        }
+        Ok(history)
+    }
+
+    /// Adds windows of renditions, and events, each with its channel. They are written by the next `write`.
+    pub fn add(
+        &self,
+        points: impl Iterator<Item = (String, String, Point)>,
+        events: impl Iterator<Item = (String, Entry)>,
+    ) {
+        let mut waiting = self.waiting.lock();
+        for (channel, label, point) in points {
+            let key = ((point.time / SPAN) as u64, channel, label);
+            waiting.points.entry(key).or_default().extend(encode(&point));
+            waiting.windows += 1;
+        }
+        waiting.events.extend(events);
+        waiting.limit(MOST_WAITING);
+    }
+
+    /// Writes all that waits, and removes data that is too old if `now`, in seconds since 1970, is given. Errors are
+    /// printed once; then writing is tried again after a pause, or at once if `soon` is set.
+    pub fn write(&self, now: Option<f64>, soon: bool) {
+        if !soon && self.health.lock().retry.is_some_and(|retry| retry > Instant::now()) {
+            return;
+        }
+        let result = self.attempt(|history| {
+            history.reopen()?;
+            history.store()?;
+            now.map_or(Ok(()), |now| history.prune(now))
+        });
+        match result {
+            Ok(()) => self.recovered(),
+            Err(error) => self.failed(&error),
+        }
+    }
+
+    /// Returns the state of writing.
+    pub fn shown(&self) -> Shown {
+        let reason = self.health.lock().reason.clone();
+        let waiting = self.waiting.lock();
+        let count = waiting.windows + waiting.events.len();
+        Shown { up: reason.is_none(), reason, waiting: count, lost: waiting.lost }
+    }
+
+    /// Runs an operation on the database. A panic in it, as some damaged files cause, is an error.
+    fn attempt(&self, operation: impl FnOnce(&Self) -> Result<(), Error>) -> Result<(), Error> {
+        catch_unwind(AssertUnwindSafe(|| operation(self)))
+            .unwrap_or_else(|_| Err(Error::Corrupted("the file is damaged".into())))
+    }
+
+    /// Opens the database unless it is open.
+    fn reopen(&self) -> Result<(), Error> {
+        if self.database.read().is_some() {
+            return Ok(());
+        }
+        let mut builder = Database::builder();
+        builder.set_cache_size(CACHE);
+        let database = match &self.folder {
+            Some(folder) => builder.create(folder.join(FILE))?,
+            None => builder.create_with_backend(InMemoryBackend::new())?,
         };
         let write = database.begin_write()?;
         write.open_table(POINTS)?;
         write.open_table(EVENTS)?;
         write.commit()?;
-        Ok(Self { database, keep })
+        *self.database.write() = Some(database);
+        Ok(())
     }
 
-    /// Adds windows of renditions, and events, each with its channel.
-    pub fn record(
-        &self,
-        points: &[(String, String, Point)],
-        events: &[(String, Entry)],
-    ) -> Result<(), Error> {
-        if points.is_empty() && events.is_empty() {
+    /// Writes all that waits. On an error it waits further.
+    fn store(&self) -> Result<(), Error> {
+        let batch = {
+            let mut waiting = self.waiting.lock();
+            let lost = waiting.lost;
+            std::mem::replace(&mut *waiting, Waiting { lost, ..Waiting::default() })
+        };
+        if batch.windows == 0 && batch.events.is_empty() {
             return Ok(());
         }
-        let write = self.database.begin_write()?;
+        let result = self.attempt(|history| history.insert(&batch));
+        if result.is_err() {
+            let mut waiting = self.waiting.lock();
+            let newer = std::mem::replace(&mut *waiting, Waiting { retried: true, ..batch });
+            waiting.append(newer);
+            waiting.limit(MOST_WAITING);
+        }
+        result
+    }
+
+    fn insert(&self, batch: &Waiting) -> Result<(), Error> {
+        let database = self.database.read();
+        let write = database.as_ref().ok_or(Error::DatabaseClosed)?.begin_write()?;
         {
             let mut table = write.open_table(POINTS)?;
-            for (channel, label, point) in points {
-                let key = (channel.as_str(), label.as_str(), (point.time / SPAN) as u64);
+            for ((minute, channel, label), points) in &batch.points {
+                let key = (channel.as_str(), label.as_str(), *minute);
                 let mut value = table.get(key)?.map_or(vec![], |value| value.value().to_vec());
-                value.extend(encode(point));
+                for point in points.chunks_exact(SIZE) {
+                    if !batch.retried || !value.chunks_exact(SIZE).any(|known| known == point) {
+                        value.extend(point);
+                    }
+                }
                 table.insert(key, value.as_slice())?;
             }
             let mut table = write.open_table(EVENTS)?;
-            for (i, (channel, event)) in (0..).zip(events) {
-                let Entry { label, kind, state, text, still, .. } = event.clone();
-                let value = serde_json::to_vec(&Stored { label, kind, state, text, still })?;
-                table.insert((channel.as_str(), (event.time * 1e6) as u64, i), value.as_slice())?;
+            for (channel, event) in &batch.events {
+                let Entry { time, label, kind, state, text, still } = event.clone();
+                let value = serde_json::to_vec(&Stored { label, kind, state, text, still });
+                let value = value.map_err(|error| Error::Corrupted(error.to_string()))?;
+                let (channel, at) = (channel.as_str(), (time * 1e6) as u64);
+                let mut number = 0;
+                for item in table.range((channel, at, 0)..=(channel, at, u64::MAX))?.rev() {
+                    let (key, known) = item?;
+                    if batch.retried && known.value() == value {
+                        number = key.value().2;
+                        break;
+                    }
+                    number = number.max(key.value().2 + 1);
+                    if !batch.retried {
+                        break;
+                    }
+                }
+                table.insert((channel, at, number), value.as_slice())?;
             }
         }
         Ok(write.commit()?)
+    }
+
+    /// Notes an error, closes the database, and sets its file aside if it is damaged.
+    fn failed(&self, error: &Error) {
+        *self.database.write() = None;
+        let mut health = self.health.lock();
+        if let Some(folder) = self.folder.as_deref().filter(|_| is_broken(error)) {
+            match aside(folder) {
+                Ok(name) => {
+                    eprintln!(
+                        "error: the history cannot be read; it is kept as {name}, and a new one begins: {error}"
+                    );
+                    return;
+                }
+                Err(error) => eprintln!("error: cannot rename {}: {error}", folder.join(FILE).display()),
+            }
+        }
+        if health.reason.is_none() {
+            eprintln!("error: cannot write the history, so it is kept in memory for now: {error}");
+        }
+        health.reason = Some(error.to_string());
+        health.retry = Some(Instant::now() + health.backoff.next_pause());
+    }
+
+    fn recovered(&self) {
+        let mut health = self.health.lock();
+        health.backoff.reset();
+        health.retry = None;
+        if health.reason.take().is_some() {
+            eprintln!(
+                "the history is written again; {} windows and events were lost",
+                self.waiting.lock().lost
+            );
+        }
     }
 
     /// Returns the windows of a rendition between two times, merged into at most `most` buckets of equal length.
@@ -148,54 +342,75 @@ impl History {
         if from > to {
             return Ok(());
         }
-        let table = self.database.begin_read()?.open_table(POINTS)?;
-        let range = (channel, label, (from / SPAN) as u64)..=(channel, label, (to / SPAN) as u64);
-        for item in table.range(range)? {
-            let (key, value) = item?;
-            let start = key.value().2 as f64 * SPAN;
-            let points = value.value().chunks_exact(SIZE).filter_map(|bytes| decode(start, bytes));
-            points.filter(|point| (from..=to).contains(&point.time)).for_each(&mut visit);
+        let minutes = (from / SPAN) as u64..=(to / SPAN) as u64;
+        let mut waiting = self.waiting.lock().of(channel, label, minutes.clone());
+        let mut show = |minute: u64, bytes: &[u8], waiting: Option<Vec<u8>>| {
+            let bytes = [bytes, &waiting.unwrap_or_default()].concat();
+            let points = bytes.chunks_exact(SIZE).filter_map(|bytes| decode(minute as f64 * SPAN, bytes));
+            let mut points: Vec<_> = points.filter(|point| (from..=to).contains(&point.time)).collect();
+            // They are in the order of their arrival; the clock may have been set back meanwhile.
+            points.sort_by(|a, b| a.time.total_cmp(&b.time));
+            points.into_iter().for_each(&mut visit);
+        };
+        if let Some(database) = &*self.database.read() {
+            let table = database.begin_read()?.open_table(POINTS)?;
+            for item in table.range((channel, label, *minutes.start())..=(channel, label, *minutes.end()))? {
+                let (key, value) = item?;
+                let minute = key.value().2;
+                show(minute, value.value(), waiting.remove(&minute));
+            }
         }
+        waiting.into_iter().for_each(|(minute, bytes)| show(minute, &[], Some(bytes)));
         Ok(())
     }
 
     /// Returns the labels that a channel has had.
     pub fn labels(&self, channel: &str) -> Result<Vec<String>, Error> {
-        let table = self.database.begin_read()?.open_table(POINTS)?;
-        let mut labels: Vec<String> = vec![];
-        let mut after = String::new();
-        // Jumps from each label to the next, past all its minutes.
-        loop {
-            let start = (channel, after.as_str(), u64::MAX);
-            let Some(item) = table.range(start..)?.next() else { return Ok(labels) };
-            let (key, _) = item?;
-            let (of, label, _) = key.value();
-            if of != channel || labels.last().is_some_and(|last| last == label) {
-                return Ok(labels);
-            }
-            labels.push(label.to_owned());
-            after = label.to_owned();
-        }
+        let mut labels = match &*self.database.read() {
+            Some(database) => labels(database, channel)?,
+            None => vec![],
+        };
+        let waiting = self.waiting.lock();
+        labels.extend(
+            waiting.points.keys().filter(|(_, of, _)| of == channel).map(|(.., label)| label.clone()),
+        );
+        labels.sort_unstable();
+        labels.dedup();
+        Ok(labels)
     }
-
     /// Returns the latest events of a channel between two times, newest first.
     pub fn events(&self, channel: &str, from: f64, to: f64, most: usize) -> Result<Vec<Entry>, Error> {
         if from > to {
             return Ok(vec![]);
         }
-        let table = self.database.begin_read()?.open_table(EVENTS)?;
-        let range = (channel, (from * 1e6) as u64, 0)..=(channel, (to * 1e6) as u64, u64::MAX);
-        let mut events = vec![];
-        for item in table.range(range)?.rev().take(most) {
-            let (key, value) = item?;
-            let Stored { label, kind, state, text, still } = serde_json::from_slice(value.value())?;
-            events.push(Entry { time: key.value().1 as f64 / 1e6, label, kind, state, text, still });
+        let mut events: Vec<_> = {
+            let waiting = self.waiting.lock();
+            let known = waiting
+                .events
+                .iter()
+                .rev()
+                .filter(|(of, event)| of == channel && (from..=to).contains(&event.time));
+            known.map(|(_, event)| event.clone()).collect()
+        };
+        if let Some(database) = &*self.database.read() {
+            let table = database.begin_read()?.open_table(EVENTS)?;
+            let range = (channel, (from * 1e6) as u64, 0)..=(channel, (to * 1e6) as u64, u64::MAX);
+            for item in table.range(range)?.rev().take(most) {
+                let (key, value) = item?;
+                let stored = serde_json::from_slice(value.value());
+                let Stored { label, kind, state, text, still } =
+                    stored.map_err(|error| Error::Corrupted(error.to_string()))?;
+                events.push(Entry { time: key.value().1 as f64 / 1e6, label, kind, state, text, still });
+            }
         }
+        // Stable, so that events of one moment keep their order.
+        events.sort_by(|a, b| b.time.total_cmp(&a.time));
+        events.truncate(most);
         Ok(events)
     }
 
     /// Removes data that is too old or too large. `now` is in seconds since 1970.
-    pub fn prune(&self, now: f64) -> Result<(), Error> {
+    fn prune(&self, now: f64) -> Result<(), Error> {
         let mut oldest = now - self.keep.as_secs_f64();
         self.remove_before(oldest)?;
         while self.size()? > LARGEST && oldest < now {
@@ -206,7 +421,8 @@ impl History {
     }
 
     fn remove_before(&self, time: f64) -> Result<(), Error> {
-        let write = self.database.begin_write()?;
+        let database = self.database.read();
+        let write = database.as_ref().ok_or(Error::DatabaseClosed)?.begin_write()?;
         {
             let minute = (time / SPAN).max(0.0) as u64;
             write.open_table(POINTS)?.retain(|(_, _, at), _| at >= minute)?;
@@ -234,10 +450,92 @@ impl History {
     }
 
     fn size(&self) -> Result<u64, Error> {
-        let write = self.database.begin_write()?;
+        let database = self.database.read();
+        let write = database.as_ref().ok_or(Error::DatabaseClosed)?.begin_write()?;
         let bytes = write.stats()?.stored_bytes();
         write.abort()?;
         Ok(bytes)
+    }
+}
+
+impl Waiting {
+    /// Returns the windows of a rendition, by minute.
+    fn of(&self, channel: &str, label: &str, minutes: RangeInclusive<u64>) -> BTreeMap<u64, Vec<u8>> {
+        let range = (*minutes.start(), String::new(), String::new())..;
+        let points = self.points.range(range).take_while(|((minute, ..), _)| minute <= minutes.end());
+        let of = points.filter(|((_, of, named), _)| of == channel && named == label);
+        of.map(|((minute, ..), bytes)| (*minute, bytes.clone())).collect()
+    }
+
+    /// Adds what came later.
+    fn append(&mut self, newer: Self) {
+        for (key, bytes) in newer.points {
+            self.points.entry(key).or_default().extend(bytes);
+        }
+        self.windows += newer.windows;
+        self.events.extend(newer.events);
+        self.lost = newer.lost;
+    }
+
+    /// Drops the oldest windows and events beyond these numbers.
+    fn limit(&mut self, [windows, events]: [usize; 2]) {
+        while self.windows > windows
+            && let Some((_, bytes)) = self.points.pop_first()
+        {
+            self.windows -= bytes.len() / SIZE;
+            self.lost += (bytes.len() / SIZE) as u64;
+        }
+        let surplus = self.events.len().saturating_sub(events);
+        self.events.drain(..surplus);
+        self.lost += surplus as u64;
+    }
+}
+
+/// Returns true if the file is damaged, or not of this program.
+fn is_broken(error: &Error) -> bool {
+    match error {
+        Error::Io(error) => matches!(error.kind(), ErrorKind::InvalidData | ErrorKind::UnexpectedEof),
+        Error::Corrupted(_)
+        | Error::UpgradeRequired(_)
+        | Error::RepairAborted
+        | Error::TableTypeMismatch { .. }
+        | Error::TypeDefinitionChanged { .. }
+        | Error::TableIsMultimap(_) => true,
+        _ => false,
+    }
+}
+
+/// Returns true if there is no space to write to.
+fn is_full(error: &Error) -> bool {
+    use ErrorKind::{FileTooLarge, QuotaExceeded, ReadOnlyFilesystem, StorageFull};
+    let full = [FileTooLarge, QuotaExceeded, ReadOnlyFilesystem, StorageFull];
+    matches!(error, Error::Io(error) if full.contains(&error.kind()))
+}
+
+/// Renames the file in this folder, and returns its new name.
+fn aside(folder: &Path) -> io::Result<String> {
+    let now = glib::DateTime::now_utc().and_then(|now| now.format("%Y%m%d-%H%M%S"));
+    let name = format!("{FILE}.broken-{}", now.as_deref().unwrap_or("unknown"));
+    fs::rename(folder.join(FILE), folder.join(&name))?;
+    Ok(name)
+}
+
+/// Returns the labels that a channel has in the database.
+fn labels(database: &Database, channel: &str) -> Result<Vec<String>, Error> {
+    let table = database.begin_read()?.open_table(POINTS)?;
+    let mut labels: Vec<String> = vec![];
+    let mut after = String::new();
+    // Jumps from each label to the next, past all its minutes.
+    loop {
+        let start = (channel, after.as_str(), u64::MAX);
+        let Some(item) = table.range(start..)?.next() else { return Ok(labels) };
+        let (key, _) = item?;
+        let (of, label, _) = key.value();
+        if of != channel || labels.last().is_some_and(|last| last == label) {
+            return Ok(labels);
+        }
+        labels.push(label.to_owned());
+        after = label.to_owned();
     }
 }
 
@@ -286,6 +584,76 @@ mod tests {
         ("sport".into(), Entry { time, label, kind, state, text: text.into(), still: Some(7) })
     }
 
+    fn record(history: &History, points: &[(String, String, Point)], events: &[(String, Entry)]) {
+        history.add(points.iter().cloned(), events.iter().cloned());
+        history.write(None, false);
+        assert_eq!(history.shown(), Shown { up: true, reason: None, waiting: 0, lost: 0 });
+    }
+
+    fn times(history: &History) -> Vec<f64> {
+        let mut times = vec![];
+        history
+            .each("sport", "high", 0.0, f64::from(u32::MAX), |point| times.push(point.time - NOW))
+            .unwrap();
+        times
+    }
+
+    #[test]
+    fn what_waits_is_seen_and_nothing_is_written_twice() {
+        let folder = tempfile::tempdir().unwrap();
+        let history = History::open(Some(folder.path()), Duration::from_secs(86_400)).unwrap();
+        record(&history, &[point(NOW, 1.0), point(NOW + 1.0, 2.0)], &[event(NOW, "first")]);
+        // As after a commit that has failed although it reached the disk; the clock was set back before the last.
+        let again = [point(NOW + 1.0, 2.0), point(NOW + 100.0, 3.0), point(NOW - 5.0, 4.0)];
+        history.add(again.into_iter(), [event(NOW, "first"), event(NOW, "second")].into_iter());
+        history.waiting.lock().retried = true;
+        let seen = [-5.0, 0.0, 1.0, 100.0];
+        assert_eq!(history.shown().waiting, 5);
+        assert!(history.events("sport", NOW, NOW, 9).unwrap().len() == 3 && times(&history).len() == 5);
+        history.write(None, false);
+        assert_eq!(times(&history), seen);
+        let texts = history.events("sport", NOW, NOW, 9).unwrap().into_iter().map(|event| event.text);
+        assert_eq!(texts.collect::<Vec<_>>(), ["second", "first"]);
+    }
+
+    #[test]
+    fn the_oldest_are_lost_if_too_many_wait() {
+        let history = History::open(None, Duration::from_secs(86_400)).unwrap();
+        let points = (0..200).map(|i| point(NOW + f64::from(i), 1.0));
+        history.add(points, (0..5).map(|i| event(NOW, &i.to_string())));
+        history.waiting.lock().limit([150, 3]);
+        let shown = history.shown();
+        assert_eq!(shown.lost + shown.waiting as u64, 205);
+        assert!(times(&history)[0] > 0.0 && times(&history).last() == Some(&199.0), "{:?}", times(&history));
+        assert_eq!(history.events("sport", NOW, NOW, 9).unwrap().len(), 3);
+    }
+
+    #[test]
+    fn a_history_that_cannot_be_read_is_set_aside() {
+        let keep = Duration::from_secs(86_400);
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(FILE);
+        record(&History::open(Some(folder.path()), keep).unwrap(), &[point(NOW, 1.0)], &[]);
+        let good = fs::read(&path).unwrap();
+        let mut header = good.clone();
+        header[20..200].fill(0xff);
+        let mut pages = good.clone();
+        pages[4096..].fill(0x5a);
+        for broken in [b"no database".repeat(1000), good[..5000].to_vec(), header, pages] {
+            fs::write(&path, &broken).unwrap();
+            let history = History::open(Some(folder.path()), keep).unwrap();
+            history.write(Some(NOW), false);
+            // Damage behind the header is found when it is read.
+            record(&history, &[point(NOW, 2.0)], &[]);
+            assert_eq!(times(&history), [0.0]);
+            drop(history);
+            let files = fs::read_dir(folder.path()).unwrap().flatten().map(|entry| entry.path());
+            let aside = files.filter(|path| path.to_str().unwrap().contains(".broken-")).collect::<Vec<_>>();
+            assert!(aside.len() == 1 && fs::read(&aside[0]).unwrap() == broken, "{aside:?}");
+            fs::remove_file(&aside[0]).unwrap();
+        }
+    }
+
     #[test]
     fn what_was_recorded_is_there_after_the_program_was_started_again() {
         let folder = tempfile::tempdir().unwrap();
@@ -294,9 +662,9 @@ mod tests {
         {
             let history = History::open(Some(folder.path()), keep).unwrap();
             for point in &points {
-                history.record(std::slice::from_ref(point), &[]).unwrap();
+                record(&history, std::slice::from_ref(point), &[]);
             }
-            history.record(&[], &[event(NOW, "first"), event(NOW, "second")]).unwrap();
+            record(&history, &[], &[event(NOW, "first"), event(NOW, "second")]);
         }
         let history = History::open(Some(folder.path()), keep).unwrap();
         let mut read = vec![];
@@ -317,7 +685,7 @@ mod tests {
         let history = History::open(None, Duration::from_secs(86_400)).unwrap();
         let scores = [90.0, f64::NAN, 80.0, 40.0, 60.0, f64::NAN, f64::NAN];
         let points: Vec<_> = (0..).zip(scores).map(|(i, score)| point(NOW + f64::from(i), score)).collect();
-        history.record(&points, &[]).unwrap();
+        record(&history, &points, &[]);
         let buckets = history.points("sport", "high", NOW, NOW + 9.0, 3).unwrap();
         let seen: Vec<_> = buckets.iter().map(|b| (b.time - NOW, b.mean, b.min, b.alarm)).collect();
         assert_eq!(seen[..2], [(0.0, 85.0, 79.0, false), (3.0, 50.0, 39.0, true)]);
@@ -330,12 +698,10 @@ mod tests {
     fn what_is_old_or_too_much_is_removed() {
         let history = History::open(None, Duration::from_secs(86_400)).unwrap();
         let day = 86_400.0;
-        history
-            .record(&[point(NOW - 2.0 * day, 1.0), point(NOW, 2.0)], &[event(NOW - 2.0 * day, "old")])
-            .unwrap();
+        record(&history, &[point(NOW - 2.0 * day, 1.0), point(NOW, 2.0)], &[event(NOW - 2.0 * day, "old")]);
         let many: Vec<_> = (0..MOST_EVENTS + 10).map(|i| event(NOW, &i.to_string())).collect();
-        history.record(&[], &many).unwrap();
-        history.prune(NOW).unwrap();
+        record(&history, &[], &many);
+        history.write(Some(NOW), false);
         assert_eq!(history.points("sport", "high", 0.0, NOW + 1.0, 10).unwrap().len(), 1);
         let events = history.events("sport", 0.0, NOW + 1.0, usize::MAX).unwrap();
         assert_eq!((events.len(), &*events[MOST_EVENTS - 1].text), (MOST_EVENTS, "10"));

@@ -48,6 +48,7 @@ use channel_set::ChannelSet;
 use dashboard::Dashboard;
 use gsthipvmaf::Align;
 use history::History;
+use lines::{Lines, Log};
 use parking_lot::Mutex;
 use recorder::Recorder;
 use service::Service;
@@ -88,6 +89,10 @@ pub struct Args {
     /// Space for all incidents; the oldest are removed
     #[arg(long, value_name = "MB", default_value_t = 2048)]
     incident_size: u32,
+    /// Lines without the dashboard: events and a line a minute, or events and all windows [default: windows, and events
+    /// under systemd]
+    #[arg(long, value_name = "KIND")]
+    log: Option<Log>,
     /// Print lines instead of the dashboard, as is done without a terminal
     #[arg(long)]
     plain: bool,
@@ -154,14 +159,15 @@ pub fn run(args: &Args) -> Result<(), Error> {
         history: history.clone(),
         still_store: still_store.clone(),
         alive: alive.clone(),
+        login: false,
     };
     let address = web::serve(args.listen, app, token)?;
     channel_set.set(channels)?;
     service.ready();
-    let mut view = View::new(args.plain || !std::io::stdout().is_terminal(), address)?;
+    let mut view = View::new(args, address)?;
 
     let mut follower = Follower::default();
-    let mut recorder = Recorder::new(history);
+    let recorder = Recorder::new(history)?;
     let mut webhooks = Webhooks::new(still_store);
     let end = args.duration.map(|time| Instant::now() + time.0);
     while !service.is_to_stop() && end.is_none_or(|end| Instant::now() < end) {
@@ -185,7 +191,7 @@ pub fn run(args: &Args) -> Result<(), Error> {
     let latencies = channel_set.stop();
     let updates = follower.updates(&states);
     recorder.record(&updates);
-    recorder.flush();
+    recorder.close();
     webhooks.send(&updates);
     view.show(&states, &updates)?;
     webhooks.close();
@@ -228,25 +234,28 @@ fn reload(args: &Args, channel_set: &ChannelSet, service: &Service) -> Result<()
 /// Output in the terminal: the dashboard or lines.
 enum View {
     Screen(Dashboard),
-    Lines,
+    Lines(Lines),
 }
 
 impl View {
-    fn new(plain: bool, address: SocketAddr) -> Result<Self, Error> {
-        if !plain {
+    fn new(args: &Args, address: SocketAddr) -> Result<Self, Error> {
+        if !args.plain && std::io::stdout().is_terminal() {
             return Ok(Self::Screen(Dashboard::new(address)?));
         }
         print(format_args!(
             "http://{address}/ shows the scores, http://{address}/metrics is for Prometheus"
         ))?;
-        Ok(Self::Lines)
+        // Set by systemd if the output goes to its journal.
+        let is_service = std::env::var_os("JOURNAL_STREAM").is_some();
+        let log = args.log.unwrap_or(if is_service { Log::Events } else { Log::Windows });
+        Ok(Self::Lines(Lines::new(log)))
     }
 
     /// Shows the current states. Returns true if the user wants to quit.
     fn show(&mut self, states: &[state::Shared], updates: &[Update]) -> Result<bool, Error> {
         match self {
             Self::Screen(dashboard) => Ok(dashboard.show(states)?),
-            Self::Lines => lines::show(updates, states.len() == 1).map(|()| false),
+            Self::Lines(lines) => lines.show(states, updates).map(|()| false),
         }
     }
 }

@@ -1,22 +1,96 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! Output without a terminal: a line for each window and each event, and a summary at the end.
+//! Output without a terminal: a line for each event, and for each window or each minute, and a summary at the end.
 
 use std::fmt::Write as _;
+use std::time::{Duration, Instant};
 
-use super::state::{Entry, Shared, State};
+use clap::ValueEnum;
+
+use super::state::{Entry, Shared, State, VERDICTS, wall_clock};
 use super::updates::{Update, Window};
 use score::error::Error;
 use score::output::print;
 
-/// Prints new windows and events. With a single channel its name is left out.
-pub fn show(updates: &[Update], one: bool) -> Result<(), Error> {
-    for update in updates {
-        let channel = if one { String::new() } else { format!("{}  ", update.channel) };
-        update.events.iter().try_for_each(|event| print(event_line(&channel, event)))?;
-        update.windows.iter().try_for_each(|window| print(window_line(&channel, window)))?;
+/// Interval of the lines about all channels, and of the limit of events.
+const MINUTE: Duration = Duration::from_secs(60);
+/// Number of events printed a minute, so that a log with many unsteady channels stays below 1 MB an hour.
+const MOST_EVENTS: usize = 100;
+
+/// Kind of output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Log {
+    /// Events, at most 100 a minute, and a line a minute.
+    Events,
+    /// Events and windows.
+    Windows,
+}
+
+/// The printed lines.
+pub struct Lines {
+    log: Log,
+    minute: Instant,
+    /// Events of this minute.
+    events: usize,
+}
+
+impl Lines {
+    /// Begins to print.
+    pub fn new(log: Log) -> Self {
+        Self { log, minute: Instant::now(), events: 0 }
     }
-    Ok(())
+
+    /// Prints what is new.
+    pub fn show(&mut self, states: &[Shared], updates: &[Update]) -> Result<(), Error> {
+        self.lines(states, updates, Instant::now()).iter().try_for_each(print)
+    }
+
+    /// Returns the lines about what is new. With a single channel its name is left out.
+    fn lines(&mut self, states: &[Shared], updates: &[Update], now: Instant) -> Vec<String> {
+        let mut lines = vec![];
+        for update in updates {
+            let channel = if states.len() == 1 { String::new() } else { format!("{}  ", update.channel) };
+            for event in &update.events {
+                self.events += 1;
+                if self.log == Log::Windows || self.events <= MOST_EVENTS {
+                    lines.push(event_line(&channel, event));
+                }
+            }
+            if self.log == Log::Windows {
+                lines.extend(update.windows.iter().map(|window| window_line(&channel, window)));
+            }
+        }
+        if self.log == Log::Events && now.saturating_duration_since(self.minute) >= MINUTE {
+            lines.push(minute_line(states, self.events.saturating_sub(MOST_EVENTS)));
+            (self.minute, self.events) = (now, 0);
+        }
+        lines
+    }
+}
+
+/// Formats the state of all channels.
+fn minute_line(states: &[Shared], unprinted: usize) -> String {
+    let mut line = format!("{}Z  channels:", clock(wall_clock()));
+    let verdicts: Vec<_> = states.iter().map(|state| state.lock().verdict()).collect();
+    for verdict in VERDICTS {
+        let count = verdicts.iter().filter(|other| **other == verdict).count();
+        if count > 0 {
+            // Writing to a string does not fail.
+            let _ = write!(line, " {count} {verdict},");
+        }
+    }
+    line.truncate(line.trim_end_matches(',').len());
+    let lowest = states.iter().filter_map(|state| {
+        let state = state.lock();
+        Some((state.score()?, state.name.clone()))
+    });
+    if let Some((lowest, name)) = lowest.min_by(|a, b| a.0.total_cmp(&b.0)) {
+        let _ = write!(line, "; lowest {} {name}", score(lowest));
+    }
+    if unprinted > 0 {
+        let _ = write!(line, "; {unprinted} more events are in the history");
+    }
+    line
 }
 
 /// Formats a time of day in UTC.
@@ -95,6 +169,37 @@ fn of_channel(text: &mut String, state: &State) -> std::fmt::Result {
 mod tests {
     use super::*;
     use crate::state::{Counts, Point};
+
+    #[test]
+    fn a_log_of_events_has_no_windows_and_a_limit() {
+        let states: Vec<Shared> =
+            ["a", "b"].map(|name| Shared::new(State { name: name.into(), ..State::default() }.into())).into();
+        let event = |i: usize| Entry {
+            time: 0.0,
+            label: "low".into(),
+            kind: "alarm".into(),
+            state: "raised".into(),
+            text: i.to_string(),
+            still: None,
+        };
+        let point = Point { time: 0.0, mean: 50.0, min: 40.0, p5: 45.0, alarm: false };
+        let window = || Window { label: "low".into(), point, counts: Counts::default(), raised: vec![] };
+        let update = || Update {
+            channel: "a".into(),
+            webhook: None,
+            windows: vec![window()],
+            events: (0..MOST_EVENTS + 3).map(event).collect(),
+        };
+        let mut lines = Lines::new(Log::Events);
+        let first = lines.lines(&states, &[update()], lines.minute);
+        assert!(first.len() == MOST_EVENTS && first.iter().all(|line| line.contains("alarm raised")));
+        let next = lines.lines(&states, &[], lines.minute + MINUTE);
+        let [next] = &next[..] else { panic!("{next:?}") };
+        assert!(next.ends_with("channels: 2 starting; 3 more events are in the history"), "{next}");
+        assert_eq!(lines.lines(&states, &[update()], lines.minute).len(), MOST_EVENTS);
+        let mut lines = Lines::new(Log::Windows);
+        assert_eq!(lines.lines(&states, &[update()], lines.minute + MINUTE).len(), MOST_EVENTS + 4);
+    }
 
     #[test]
     fn lines_have_no_nan() {

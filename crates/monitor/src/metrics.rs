@@ -7,10 +7,11 @@ use std::fmt::Write as _;
 
 use watch::prometheus::{self, escaped};
 
+use super::history::Shown;
 use super::state::{State, Status, Stream};
 
 /// Formats the figures of the channels: of their elements, of the channels and of their sources.
-pub fn render(states: &[State]) -> String {
+pub fn render(states: &[State], history: &Shown) -> String {
     let of_element = |state: &State| Some((state.name.clone(), state.element.upgrade()?.figures()?));
     let elements: Vec<_> = states.iter().filter_map(of_element).collect();
     let elements: Vec<_> = elements.iter().map(|(name, figures)| (Some(name.as_str()), figures)).collect();
@@ -18,6 +19,7 @@ pub fn render(states: &[State]) -> String {
         .into_iter()
         .chain(of_channels(states))
         .chain(of_sources(states))
+        .chain(of_history(history))
         .collect()
 }
 
@@ -62,6 +64,24 @@ fn of_sources(states: &[State]) -> [String; 3] {
     ]
 }
 
+fn of_history(history: &Shown) -> [String; 2] {
+    let one = |value| std::iter::once((String::new(), value));
+    [
+        written(
+            "hipvmaf_history_up",
+            "gauge",
+            "1 if the history is written, 0 if it waits in memory.",
+            one(u64::from(history.up)),
+        ),
+        written(
+            "hipvmaf_history_lost_total",
+            "counter",
+            "Windows and events that are not in the history.",
+            one(history.lost),
+        ),
+    ]
+}
+
 /// Formats a family, unless it has no samples.
 fn written(name: &str, kind: &str, help: &str, samples: impl Iterator<Item = (String, u64)>) -> String {
     let mut text = String::new();
@@ -70,7 +90,10 @@ fn written(name: &str, kind: &str, help: &str, samples: impl Iterator<Item = (St
             text = format!("# HELP {name} {help}\n# TYPE {name} {kind}\n");
         }
         // Writing to a string does not fail.
-        let _ = writeln!(text, "{name}{{{labels}}} {value}");
+        let _ = match labels.is_empty() {
+            true => writeln!(text, "{name} {value}"),
+            false => writeln!(text, "{name}{{{labels}}} {value}"),
+        };
     }
     text
 }
@@ -90,8 +113,11 @@ mod tests {
             ..Stream::default()
         };
         state.renditions = vec![Stream { restarts: 2, failures: 3, ..low }];
-        let text = render(&[state]);
+        let history = Shown { up: false, reason: Some("full".into()), waiting: 1, lost: 4 };
+        let text = render(&[state], &history);
         for line in [
+            "hipvmaf_history_up 0",
+            "hipvmaf_history_lost_total 4",
             "hipvmaf_channel_up{channel=\"a\"} 1",
             "hipvmaf_source_up{channel=\"a\",pad=\"ref_sink\",label=\"reference\"} 0",
             "hipvmaf_source_up{channel=\"a\",pad=\"dist_sink\",label=\"low\"} 1",

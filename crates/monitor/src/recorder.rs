@@ -1,67 +1,69 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! Writes updates into the history, once a second.
+//! Writes updates into the history, once a second, on a thread of its own: a slow disk delays nothing else.
 
+use std::io;
 use std::sync::Arc;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use super::history::History;
-use super::state::{Entry, Point, wall_clock};
+use super::state::wall_clock;
 use super::updates::Update;
 
 const INTERVAL: Duration = Duration::from_secs(1);
 const PRUNED: Duration = Duration::from_secs(600);
+/// Longest wait for the last write.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Updates to be written.
+/// The thread that writes.
 pub struct Recorder {
     history: Arc<History>,
-    points: Vec<(String, String, Point)>,
-    events: Vec<(String, Entry)>,
-    written: Instant,
-    pruned: Option<Instant>,
-    /// The last write failed.
-    failing: bool,
+    stop: Sender<()>,
+    thread: JoinHandle<()>,
 }
 
 impl Recorder {
-    pub fn new(history: Arc<History>) -> Self {
-        Self {
-            history,
-            points: vec![],
-            events: vec![],
-            written: Instant::now(),
-            pruned: None,
-            failing: false,
-        }
+    /// Starts the thread.
+    pub fn new(history: Arc<History>) -> io::Result<Self> {
+        let (stop, stopped) = channel();
+        let written = history.clone();
+        let thread = thread::Builder::new().name("history".into()).spawn(move || {
+            let mut pruned: Option<Instant> = None;
+            loop {
+                let last = stopped.recv_timeout(INTERVAL) != Err(RecvTimeoutError::Timeout);
+                let due = pruned.is_none_or(|pruned| pruned.elapsed() > PRUNED);
+                written.write(due.then(wall_clock), last);
+                if due {
+                    pruned = Some(Instant::now());
+                }
+                if last {
+                    return;
+                }
+            }
+        })?;
+        Ok(Self { history, stop, thread })
     }
 
-    /// Collects updates, and writes them if the last write was long enough ago.
-    pub fn record(&mut self, updates: &[Update]) {
+    /// Adds updates to the history.
+    pub fn record(&self, updates: &[Update]) {
         for Update { channel, windows, events, .. } in updates {
             let points = windows.iter().map(|window| (channel.clone(), window.label.clone(), window.point));
-            self.points.extend(points);
-            self.events.extend(events.iter().map(|event| (channel.clone(), event.clone())));
-        }
-        if self.written.elapsed() >= INTERVAL {
-            self.flush();
+            self.history.add(points, events.iter().map(|event| (channel.clone(), event.clone())));
         }
     }
 
-    /// Writes the collected updates. If this fails they are lost, and scoring continues.
-    pub fn flush(&mut self) {
-        self.written = Instant::now();
-        let mut result = self.history.record(&self.points, &self.events);
-        self.points.clear();
-        self.events.clear();
-        if self.pruned.is_none_or(|last| last.elapsed() > PRUNED) {
-            self.pruned = Some(Instant::now());
-            result = result.and_then(|()| self.history.prune(wall_clock()));
+    /// Writes the last updates, and ends the thread.
+    pub fn close(self) {
+        drop(self.stop);
+        let end = Instant::now() + CLOSE_TIMEOUT;
+        while !self.thread.is_finished() && Instant::now() < end {
+            thread::sleep(Duration::from_millis(10));
         }
-        if let Err(error) = &result
-            && !self.failing
-        {
-            eprintln!("error: cannot write the history, so the latest scores are not kept: {error}");
+        let left = self.history.shown().waiting;
+        if left > 0 {
+            eprintln!("error: {left} windows and events could not be written into the history");
         }
-        self.failing = result.is_err();
     }
 }

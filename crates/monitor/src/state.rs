@@ -21,6 +21,12 @@ const POINTS: usize = 300;
 /// Number of events kept.
 const EVENTS: usize = 500;
 
+/// Verdicts about a channel, worst first.
+pub const VERDICTS: [&str; 6] = ["down", "alarm", "impaired", "starting", "ok", "ended"];
+
+/// Events about this machine and not about a stream.
+const OF_MACHINE: [&str; 2] = ["overload", "downstream-blocked"];
+
 pub type Shared = Arc<Mutex<State>>;
 
 /// Returns the time in seconds since 1970.
@@ -79,6 +85,9 @@ pub struct Stream {
     pub last: Option<Point>,
     #[serde(skip)]
     pub history: VecDeque<Point>,
+    /// Number of windows so far.
+    #[serde(skip)]
+    pub window_count: u64,
 }
 
 /// A frame that has a still.
@@ -165,6 +174,22 @@ impl Stream {
         self.alarms.iter().filter(|(_, raised)| **raised).map(|(name, _)| *name).collect()
     }
 
+    /// Adds a window.
+    pub fn add(&mut self, point: Point) {
+        self.last = Some(point);
+        self.history.push_back(point);
+        self.window_count += 1;
+        if self.history.len() > POINTS {
+            self.history.pop_front();
+        }
+    }
+
+    /// Returns the windows after the first `count`, oldest first. Times are no order, since clocks are set.
+    pub fn windows_since(&self, count: u64) -> impl Iterator<Item = &Point> {
+        let new = usize::try_from(self.window_count.saturating_sub(count)).unwrap_or(usize::MAX);
+        self.history.iter().skip(self.history.len().saturating_sub(new))
+    }
+
     /// Returns the mean of the last window, if it has scores.
     pub fn score(&self) -> Option<f64> {
         self.last.map(|point| point.mean).filter(|score| score.is_finite())
@@ -189,6 +214,24 @@ impl State {
             reference: stream("reference", "ref_sink".into(), &channel.reference),
             renditions: renditions.collect(),
             ..Self::default()
+        }
+    }
+
+    /// Returns the state of the channel as one word of `VERDICTS`.
+    pub fn verdict(&self) -> &'static str {
+        match self.status {
+            Status::Down => "down",
+            Status::Ended => "ended",
+            // A machine that is too slow is not a fault of the picture.
+            _ if self
+                .streams()
+                .any(|stream| stream.raised().iter().any(|kind| !OF_MACHINE.contains(kind))) =>
+            {
+                "alarm"
+            }
+            _ if self.streams().any(|stream| stream.status == Status::Down || stream.alarmed()) => "impaired",
+            Status::Starting => "starting",
+            Status::Running => "ok",
         }
     }
 
@@ -222,11 +265,7 @@ impl State {
             p5: window.stats.p5,
             alarm: stream.alarmed(),
         };
-        stream.last = Some(point);
-        stream.history.push_back(point);
-        if stream.history.len() > POINTS {
-            stream.history.pop_front();
-        }
+        stream.add(point);
     }
 
     /// Adds an event of the element, with the number of its still.

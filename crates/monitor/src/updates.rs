@@ -37,8 +37,8 @@ struct Followed {
     state: Shared,
     /// Number of events reported.
     events: u64,
-    /// End of the last reported window of each rendition.
-    times: Vec<f64>,
+    /// Number of windows reported of each rendition.
+    windows: Vec<u64>,
 }
 
 impl Follower {
@@ -46,7 +46,7 @@ impl Follower {
     pub fn updates(&mut self, states: &[Shared]) -> Vec<Update> {
         for state in states {
             if !self.0.iter().any(|followed| Arc::ptr_eq(&followed.state, state)) {
-                self.0.push(Followed { state: state.clone(), events: 0, times: vec![] });
+                self.0.push(Followed { state: state.clone(), events: 0, windows: vec![] });
             }
         }
         let mut updates = vec![];
@@ -63,17 +63,16 @@ impl Follower {
 impl Followed {
     fn update(&mut self) -> Option<Update> {
         let state = self.state.lock();
-        self.times.resize(state.renditions.len(), f64::NEG_INFINITY);
+        self.windows.resize(state.renditions.len(), 0);
         let mut windows = vec![];
-        for (stream, time) in state.renditions.iter().zip(&mut self.times) {
-            let new = stream.history.iter().filter(|point| point.time > *time);
-            windows.extend(new.map(|point| Window {
+        for (stream, count) in state.renditions.iter().zip(&mut self.windows) {
+            windows.extend(stream.windows_since(*count).map(|point| Window {
                 label: stream.label.clone(),
                 point: *point,
                 counts: stream.counts,
                 raised: stream.raised(),
             }));
-            *time = stream.history.back().map_or(*time, |point| point.time);
+            *count = stream.window_count;
         }
         let events: Vec<_> = state.events_since(self.events).cloned().collect();
         self.events = state.event_count;
@@ -85,7 +84,7 @@ impl Followed {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::state::State;
+    use crate::state::{State, Stream};
 
     fn state(name: &str) -> Shared {
         Shared::new(State { name: name.into(), ..State::default() }.into())
@@ -112,6 +111,23 @@ mod tests {
         assert!(follower.updates(&states).is_empty());
         note(&states[1], "3");
         assert_eq!(texts(&follower.updates(&states)), [("b", "3")]);
+    }
+
+    #[test]
+    fn windows_are_new_once_whatever_the_clock_does() {
+        let mut follower = Follower::default();
+        let state = state("a");
+        state.lock().renditions = vec![Stream::default()];
+        let mut seen = vec![];
+        for time in [100.0, 101.0, 101.0, 40.0, 41.0, 99.0, 103.0] {
+            let point = Point { time, mean: time, min: time, p5: time, alarm: false };
+            state.lock().renditions[0].add(point);
+            for _ in 0..2 {
+                let updates = follower.updates(std::slice::from_ref(&state));
+                seen.extend(updates.iter().flat_map(|update| update.windows.iter().map(|w| w.point.time)));
+            }
+        }
+        assert_eq!(seen, [100.0, 101.0, 101.0, 40.0, 41.0, 99.0, 103.0]);
     }
 
     #[test]

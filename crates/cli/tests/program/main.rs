@@ -3,6 +3,7 @@
 //! The program from the outside.
 
 mod archive;
+mod bad_days;
 mod common;
 mod crop;
 mod ends;

@@ -22,24 +22,24 @@ use crate::pairs::{Shown, film, write};
 const EVENT_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A running monitor; dropping it kills it.
-struct Monitor {
-    child: Child,
+pub struct Monitor {
+    pub child: Child,
     /// Its output so far, and the channel for further lines.
-    seen: Vec<String>,
+    pub seen: Vec<String>,
     lines: Receiver<String>,
-    address: String,
+    pub address: String,
 }
 
 impl Monitor {
     #[track_caller]
-    fn start(arguments: &[&str]) -> Self {
+    pub fn start(arguments: &[&str]) -> Self {
         let mut command = hipvmaf("monitor");
         command.args(["--plain", "--listen", "127.0.0.1:0"]).args(arguments);
         Self::run(command)
     }
 
     #[track_caller]
-    fn run(mut command: Command) -> Self {
+    pub fn run(mut command: Command) -> Self {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let (send, lines) = channel();
@@ -61,7 +61,7 @@ impl Monitor {
 
     /// Returns the next line that contains all of these words.
     #[track_caller]
-    fn wait_for(&mut self, words: &[&str]) -> String {
+    pub fn wait_for(&mut self, words: &[&str]) -> String {
         let end = Instant::now() + EVENT_TIMEOUT;
         while let Ok(line) = self.lines.recv_timeout(end.saturating_duration_since(Instant::now())) {
             self.seen.push(line.clone());
@@ -74,37 +74,32 @@ impl Monitor {
 
     /// Returns the status and the rest of an answer; `head` has further header lines.
     #[track_caller]
-    fn ask(&self, method: &str, path: &str, head: &str, body: &str) -> (u16, String) {
-        let mut stream = TcpStream::connect(&self.address).unwrap();
-        stream.set_read_timeout(Some(EVENT_TIMEOUT)).unwrap();
+    pub fn ask(&self, method: &str, path: &str, head: &str, body: &str) -> (u16, String) {
         let length = body.len();
-        let request = format!(
-            "{method} {path} HTTP/1.1\r\nHost: monitor\r\nConnection: close\r\nContent-Length: {length}\r\n{head}\r\n{body}"
+        let text = format!(
+            "{method} {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\nContent-Length: {length}\r\n{head}\r\n{body}",
+            self.address
         );
-        stream.write_all(request.as_bytes()).unwrap();
-        let mut answer = vec![];
-        stream.read_to_end(&mut answer).unwrap();
-        // Pictures are not text.
-        let answer = String::from_utf8_lossy(&answer).into_owned();
+        let answer = request(&self.address, &text);
         let status = answer.split(' ').nth(1).unwrap().parse().unwrap();
         (status, answer)
     }
 
     #[track_caller]
-    fn get(&self, path: &str) -> String {
+    pub fn get(&self, path: &str) -> String {
         let (status, answer) = self.ask("GET", path, "", "");
         assert_eq!(status, 200, "{path}: {answer}");
         answer.split_once("\r\n\r\n").unwrap().1.to_owned()
     }
 
     #[track_caller]
-    fn json(&self, path: &str) -> Value {
+    pub fn json(&self, path: &str) -> Value {
         serde_json::from_str(&self.get(path)).unwrap()
     }
 
     /// Repeats a request until its answer is good.
     #[track_caller]
-    fn poll(&self, path: &str, good: impl Fn(&Value) -> bool) -> Value {
+    pub fn poll(&self, path: &str, good: impl Fn(&Value) -> bool) -> Value {
         let end = Instant::now() + EVENT_TIMEOUT;
         loop {
             let answer = self.json(path);
@@ -118,7 +113,7 @@ impl Monitor {
 
     /// Ends the monitor, and returns the rest of its output.
     #[track_caller]
-    fn end(mut self) -> String {
+    pub fn end(mut self) -> String {
         send("TERM", &self.child);
         while let Ok(line) = self.lines.recv_timeout(EVENT_TIMEOUT) {
             self.seen.push(line);
@@ -390,6 +385,7 @@ fn the_history_survives_a_kill() {
         events.as_array().unwrap().iter().any(|e| e["kind"] == "alarm" && e["state"] == "raised")
     };
     monitor.poll("/api/channels/live/events", raised);
+    monitor.poll("/api/channels", |overview| overview["history"]["waiting"] == 0);
     // By SIGKILL, which it cannot handle.
     drop(monitor);
 
@@ -616,18 +612,52 @@ fn others_need_the_token() {
         assert_eq!(status(path, "Authorization: Bearer 0123456789abcdef0124\r\n"), 401, "{path}");
         assert_eq!(status(path, "Accept: text/html\r\n"), 303, "{path}");
     }
+    let deep = monitor.ask("GET", "/channel?name=a%20b", "Accept: text/html\r\n", "").1;
+    let login = deep.lines().find_map(|line| line.strip_prefix("location: ")).unwrap();
+    assert_eq!(login, "/login?next=/channel?name=a%2520b");
     assert_eq!(status("/metrics", "Authorization: Bearer 0123456789abcdef0123\r\n"), 200);
     assert_eq!(status("/healthz", ""), 200);
 
     let form = "Content-Type: application/x-www-form-urlencoded\r\n";
     assert_eq!(status("/login", ""), 200);
     assert_eq!(monitor.ask("POST", "/login", form, "token=wrong").0, 401);
-    let (given, answer) = monitor.ask("POST", "/login", form, "token=0123456789abcdef0123");
-    assert_eq!(given, 303, "{answer}");
+    let (given, answer) = monitor.ask("POST", login, form, "token=0123456789abcdef0123");
+    assert!(given == 303 && answer.contains("location: /channel?name=a%20b\r\n"), "{answer}");
     let cookie = answer.lines().find_map(|line| line.strip_prefix("set-cookie: ")).unwrap();
     assert!(cookie.contains("HttpOnly") && !cookie.contains("0123456789abcdef0123"), "{cookie}");
     let cookie = format!("Cookie: {}\r\n", cookie.split(';').next().unwrap());
     assert_eq!(status("/api/channels", &cookie), 200);
+    assert_eq!(monitor.ask("GET", "/logout", &cookie, "").0, 405);
+    let (left, answer) = monitor.ask("POST", "/logout", &cookie, "");
+    assert!(left == 303 && answer.contains("set-cookie: hipvmaf=; Path=/; Max-Age=0;"), "{answer}");
+}
+
+/// A page of a foreign host, whose name leads to this machine, reads nothing.
+#[test]
+fn foreign_hosts_are_refused() {
+    let monitor = Monitor::start(&["test:160x90@25", "low=x264:300"]);
+    let status = |path: &str, host: &str| {
+        let answer = request(
+            &monitor.address,
+            &format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n"),
+        );
+        answer.split(' ').nth(1).unwrap().parse::<u16>().unwrap()
+    };
+    for path in ["/", "/api/channels", "/api/stream", "/metrics", "/assets/common.js"] {
+        assert_eq!(status(path, "evil.example:8080"), 421, "{path}");
+    }
+    assert_eq!((status("/api/channels", "localhost:1"), status("/healthz", "evil.example")), (200, 200));
+}
+
+/// Returns the answer to a request.
+fn request(address: &str, request: &str) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(EVENT_TIMEOUT)).unwrap();
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut answer = vec![];
+    stream.read_to_end(&mut answer).unwrap();
+    // Pictures are not text.
+    String::from_utf8_lossy(&answer).into_owned()
 }
 
 #[test]
@@ -651,8 +681,8 @@ fn clients_that_do_not_read_do_not_block_others() {
             let mut stream = TcpStream::connect(&monitor.address).unwrap();
             // Some open the endless stream, some request a page repeatedly, and some never finish their request.
             let request = match i % 3 {
-                0 => "GET /api/stream HTTP/1.1\r\nHost: monitor\r\n\r\n".into(),
-                1 => "GET /assets/uplot.js HTTP/1.1\r\nHost: monitor\r\n\r\n".repeat(50),
+                0 => "GET /api/stream HTTP/1.1\r\nHost: localhost\r\n\r\n".into(),
+                1 => "GET /assets/uplot.js HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(50),
                 _ => "GET / HTTP/1.1\r\nHost: ".to_owned(),
             };
             stream.write_all(request.as_bytes()).unwrap();

@@ -55,11 +55,25 @@ function remembered(key) {
 const muted = remembered("muted");
 const acknowledged = remembered("acknowledged");
 
+// Shows that the history cannot be written.
+function warn({up, reason, waiting, lost}) {
+  const kept = lost ? `${lost} windows and events are lost` : `${waiting} windows and events wait in memory`;
+  const text = `The history cannot be written: ${reason}. ${kept}; scoring and alarms go on.`;
+  $("history").hidden = up;
+  if (!up && $("history").textContent !== text) $("history").textContent = text;
+}
+
 // Calls back with all channels every second, and shows a message if they do not arrive.
 function follow(callback) {
   let last = Date.now();
   const source = new EventSource("/api/stream");
-  source.onmessage = message => { last = Date.now(); callback(JSON.parse(message.data)); };
+  source.onmessage = message => {
+    last = Date.now();
+    const overview = JSON.parse(message.data);
+    warn(overview.history);
+    $("logout").hidden = !overview.login;
+    callback(overview);
+  };
   setInterval(() => { $("lost").hidden = Date.now() - last < 5000; }, 1000);
 }
 async function ask(path) {

@@ -19,9 +19,8 @@ use tokio::sync::Semaphore;
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::App;
-use crate::channel_set::ChannelSet;
 use crate::history::{self, History};
-use crate::state::{self, Status, wall_clock};
+use crate::state::{self, VERDICTS, wall_clock};
 
 /// Interval of the event stream.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -67,42 +66,21 @@ impl Span {
 }
 
 async fn channels(State(app): State<App>) -> Json<Value> {
-    Json(overview(&app.channel_set))
+    Json(overview(&app))
 }
 
-/// Returns all channels, worst first.
-fn overview(channel_set: &ChannelSet) -> Value {
-    let mut all: Vec<_> = channel_set.states().iter().map(|state| summary(&state.lock())).collect();
+/// Returns all channels, worst first, and the state of the history.
+fn overview(app: &App) -> Value {
+    let mut all: Vec<_> = app.channel_set.states().iter().map(|state| summary(&state.lock())).collect();
     let key = |channel: &Value| {
         let score = channel["score"].as_f64().unwrap_or(f64::INFINITY);
-        (SEVERITY.iter().position(|state| channel["state"] == *state), score)
+        (VERDICTS.iter().position(|state| channel["state"] == *state), score)
     };
     all.sort_by(|a, b| {
         let ((a, left), (b, right)) = (key(a), key(b));
         a.cmp(&b).then(left.total_cmp(&right))
     });
-    json!({ "time": wall_clock(), "channels": all })
-}
-
-/// States of a channel, worst first.
-const SEVERITY: [&str; 6] = ["down", "alarm", "impaired", "starting", "ok", "ended"];
-
-/// Events about this machine and not about a stream.
-const OF_MACHINE: [&str; 2] = ["overload", "downstream-blocked"];
-
-/// Returns the state of a channel as one word.
-fn verdict(state: &state::State) -> &'static str {
-    match state.status {
-        Status::Down => "down",
-        Status::Ended => "ended",
-        // A machine that is too slow is not a fault of the picture.
-        _ if state.streams().any(|stream| stream.raised().iter().any(|kind| !OF_MACHINE.contains(kind))) => {
-            "alarm"
-        }
-        _ if state.streams().any(|stream| stream.status == Status::Down || stream.alarmed()) => "impaired",
-        Status::Starting => "starting",
-        Status::Running => "ok",
-    }
+    json!({ "time": wall_clock(), "login": app.login, "history": app.history.shown(), "channels": all })
 }
 
 #[derive(Serialize)]
@@ -146,7 +124,7 @@ fn summary(state: &state::State) -> Value {
         streams: state.streams().map(stream).collect(),
     };
     // Every field can be represented in JSON; NaN becomes null.
-    serde_json::to_value(Summary { state: verdict(state), score: state.score(), channel: shown })
+    serde_json::to_value(Summary { state: state.verdict(), score: state.score(), channel: shown })
         .unwrap_or_default()
 }
 
@@ -172,7 +150,9 @@ fn unknown() -> Response {
     (StatusCode::NOT_FOUND, "there is no such channel\n").into_response()
 }
 
-fn failed(error: history::Error) -> Response {
+type Failure = Box<dyn std::error::Error + Send + Sync>;
+
+fn failed(error: Failure) -> Response {
     (StatusCode::INTERNAL_SERVER_ERROR, format!("the history cannot be read: {error}\n")).into_response()
 }
 
@@ -180,12 +160,13 @@ fn failed(error: history::Error) -> Response {
 async fn ask<T: Send + 'static>(
     app: App,
     name: String,
-    question: impl FnOnce(&History, &str) -> Result<T, history::Error> + Send + 'static,
+    question: impl FnOnce(&History, &str) -> Result<T, Failure> + Send + 'static,
 ) -> Result<T, Response> {
     let known = app.channel_set.state(&name).is_some();
     let asked = tokio::task::spawn_blocking(move || {
         let known = known || !app.history.labels(&name)?.is_empty();
-        Ok(if known { Some(question(&app.history, &name)?) } else { None })
+        let answer = if known { Some(question(&app.history, &name)?) } else { None };
+        Ok::<_, Failure>(answer)
     });
     match asked.await {
         Ok(Ok(answer)) => answer.ok_or_else(unknown),
@@ -253,7 +234,7 @@ async fn table(State(app): State<App>, Path(name): Path<String>, Query(span): Qu
 async fn events(State(app): State<App>, Path(name): Path<String>, Query(span): Query<Span>) -> Response {
     let (from, to) = span.range();
     let most = span.limit.unwrap_or(200).clamp(1, MOST_EVENTS);
-    let read = move |history: &History, channel: &str| history.events(channel, from, to, most);
+    let read = move |history: &History, channel: &str| Ok(history.events(channel, from, to, most)?);
     ask(app, name, read).await.map_or_else(|response| response, |answer| Json(answer).into_response())
 }
 
@@ -279,7 +260,7 @@ async fn listen(State(app): State<App>, listeners: Arc<Semaphore>) -> Response {
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let stream = stream::unfold((app, ticks, slot), |(app, mut ticks, slot)| async move {
         ticks.tick().await;
-        let event = Event::default().data(overview(&app.channel_set).to_string());
+        let event = Event::default().data(overview(&app).to_string());
         Some((Ok::<_, Infallible>(event), (app, ticks, slot)))
     });
     Sse::new(stream).into_response()

@@ -47,6 +47,8 @@ pub struct App {
     pub still_store: StillStore,
     /// Time of the main loop's last pass.
     pub alive: Arc<Mutex<Instant>>,
+    /// Clients need a token.
+    pub login: bool,
 }
 
 /// Serves requests until the program ends. Returns the actual address, also if the system chose the port.
@@ -67,11 +69,13 @@ pub fn serve(address: SocketAddr, app: App, token: Option<Token>) -> Result<Sock
         .enable_time()
         .max_blocking_threads(READERS)
         .build()?;
+    let app = App { login: token.is_some(), ..app };
+    let reserved = reserved(app.clone());
     let router = router(app, token);
     thread::Builder::new().name("web".into()).spawn(move || {
         runtime.block_on(async {
             match tokio::net::TcpListener::from_std(listener) {
-                Ok(listener) => connection::accept(listener, router).await,
+                Ok(listener) => connection::accept(listener, router, reserved).await,
                 Err(error) => eprintln!("error: cannot listen on {address}: {error}"),
             }
         });
@@ -79,15 +83,26 @@ pub fn serve(address: SocketAddr, app: App, token: Option<Token>) -> Result<Sock
     Ok(address)
 }
 
+/// Returns the routes that need no token.
+fn open() -> Router<App> {
+    Router::new().route("/healthz", get(healthz)).route("/readyz", get(readyz))
+}
+
+/// Returns the routes for connections beyond the largest number.
+fn reserved(app: App) -> Router {
+    let full = || async { (StatusCode::SERVICE_UNAVAILABLE, "too many connections\n") };
+    open().fallback(full).layer(middleware::from_fn(finish)).with_state(app)
+}
+
 fn router(app: App, token: Option<Token>) -> Router {
     let token = token.map(Arc::new);
-    let open = Router::new().route("/healthz", get(healthz)).route("/readyz", get(readyz));
     let guarded = Router::new()
         .merge(pages::routes())
         .merge(api::routes())
         .route("/metrics", get(figures))
         .layer(from_fn_with_state(token.clone(), auth::guard));
-    open.merge(auth::routes(token))
+    open()
+        .merge(auth::routes(token))
         .merge(guarded)
         .fallback(|| async { (StatusCode::NOT_FOUND, "not found\n") })
         .layer(middleware::from_fn(finish))
@@ -136,6 +151,6 @@ async fn readyz(State(app): State<App>) -> Response {
 async fn figures(State(app): State<App>) -> Response {
     let states: Vec<state::State> =
         app.channel_set.states().iter().map(|state| state.lock().clone()).collect();
-    let text = metrics::render(&states);
+    let text = metrics::render(&states, &app.history.shown());
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response()
 }
