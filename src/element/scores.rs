@@ -262,7 +262,7 @@ impl Scores {
         let geometry = reference.input.info.as_ref().and_then(|info| geometry(info));
         let aggregates = geometry.map(|geometry| totals.aggregates(&self.plan, geometry));
         let ending = Ending {
-            aggregates: named(&aggregates.unwrap_or_default()),
+            aggregates: aggregates.unwrap_or_default(),
             offset: rendition.offset().saturating_neg(),
             coverage: rendition.record.run_counts().coverage(),
             frames: named(&rendition.record.run_counts().in_files().collect::<Vec<_>>()),

@@ -7,7 +7,7 @@ use std::fmt;
 use crate::EngineError;
 use crate::metrics::damage::Damage;
 use crate::metrics::feature::Feature;
-use crate::metrics::{Extractor, Source, Work};
+use crate::metrics::{Extractor, Pooled, Source, Work};
 use crate::model::{Model, ScoreOptions};
 
 /// An extractor, and the source of its features in the backend's sums.
@@ -24,6 +24,28 @@ pub struct PlannedFeature {
     pub(crate) output: usize,
     /// The name under which it is reported.
     pub key: String,
+}
+
+/// A value of pairs that a caller follows over time, and the figure of many pairs that belongs to it.
+#[derive(Clone, Debug)]
+pub struct Followed {
+    /// The column that it is computed from.
+    pub column: usize,
+    /// The figure of many pairs together, by its name in [`Totals::aggregates`](crate::session::Totals::aggregates), in
+    /// place of a mean of the values; `None` where the mean is right.
+    pub aggregate: Option<String>,
+    of_pair: fn(f64) -> f64,
+}
+
+impl Followed {
+    fn column(column: usize) -> Self {
+        Self { column, aggregate: None, of_pair: |value| value }
+    }
+
+    /// Returns the value of a pair, from those of all columns.
+    pub fn value(&self, values: &[f64]) -> Option<f64> {
+        values.get(self.column).copied().map(self.of_pair)
+    }
 }
 
 /// A model and the features it reads.
@@ -114,6 +136,44 @@ impl Plan {
     pub fn lookback(&self) -> usize {
         let least = usize::from(self.work.history() > 0);
         self.sources.iter().map(|source| source.source.lookback()).max().unwrap_or(0).max(least)
+    }
+
+    /// Finds a value to follow: a model or a feature by its name, or a figure of many pairs, such as `cvvdp`, that stands in
+    /// place of a feature's mean.
+    pub fn followed(&self, name: &str) -> Option<Followed> {
+        let model = self.models.iter().find(|planned| planned.model.name() == name);
+        if let Some(model) = model {
+            return Some(Followed::column(model.column));
+        }
+        let mut figures = (0..self.features.len()).filter_map(|column| self.figure(column));
+        let feature = || self.features.iter().position(|feature| feature.key == name);
+        let figure = figures.find(|figure| figure.aggregate.as_deref() == Some(name));
+        figure.or_else(|| feature().map(Followed::column))
+    }
+
+    /// Returns the value to follow without a choice: the first model, else the first feature, or the figure in place of
+    /// its mean.
+    pub fn first_followed(&self) -> Option<Followed> {
+        match self.models.first() {
+            Some(model) => Some(Followed::column(model.column)),
+            None if self.features.is_empty() => None,
+            None => Some(self.figure(0).unwrap_or(Followed::column(0))),
+        }
+    }
+
+    /// Returns the names of all values to follow.
+    pub fn followable(&self) -> Vec<String> {
+        let models = self.models.iter().map(|planned| planned.model.name().to_string());
+        let figures = (0..self.features.len()).filter_map(|column| self.figure(column)?.aggregate);
+        models.chain(self.features.iter().map(|feature| feature.key.clone())).chain(figures).collect()
+    }
+
+    /// Returns the figure of many pairs that stands in place of the mean of a feature.
+    fn figure(&self, column: usize) -> Option<Followed> {
+        let PlannedFeature { source, output, .. } = *self.features.get(column)?;
+        let PlannedSource { extractor, source } = self.sources.get(source)?;
+        let Pooled { name, of_pair } = source.pooled(output)?;
+        Some(Followed { column, aggregate: Some(extractor.named_figure(name).into_owned()), of_pair })
     }
 
     /// Adds the damage map to the work.
@@ -306,6 +366,36 @@ mod tests {
             (1, 3)
         );
         assert_eq!((all.work.get::<Ssim>(), all.work.get::<Psnr>()), (None, None));
+    }
+
+    #[test]
+    fn values_are_followed_by_name() {
+        let plan = with_features(&["vmaf_v0.6.1"], "xpsnr;cvvdp=display=standard_fhd");
+        let column = |name: &str| plan.columns.iter().position(|column| column == name).unwrap();
+        for name in ["vmaf_v0.6.1", "xpsnr_y", "cvvdp_q_display_standard_fhd"] {
+            let followed = plan.followed(name).unwrap();
+            assert_eq!((followed.column, followed.aggregate.clone()), (column(name), None));
+            let values: Vec<_> = (0..plan.columns.len()).map(|column| column as f64).collect();
+            assert_eq!(followed.value(&values), Some(followed.column as f64));
+            assert_eq!(followed.value(&[]), None);
+        }
+        let figure = "cvvdp_display_standard_fhd";
+        let followed = plan.followed(figure).unwrap();
+        assert_eq!(followed.aggregate.as_deref(), Some(figure));
+        let mut values = vec![f64::NAN; plan.columns.len()];
+        values[column("cvvdp_q_display_standard_fhd")] = 0.0;
+        assert_eq!(followed.value(&values), Some(10.0));
+        for name in ["", "cvvdp", "axpsnr_y", "vmaf"] {
+            assert!(plan.followed(name).is_none(), "{name}");
+        }
+        assert!(plan.followable().iter().all(|name| plan.followed(name).is_some()));
+        assert!(plan.followable().iter().any(|name| name == figure));
+
+        assert_eq!(plan.first_followed().unwrap().column, column("vmaf_v0.6.1"));
+        let first = |features| with_features(&[], features).first_followed();
+        assert_eq!(first("cvvdp;xpsnr").unwrap().aggregate.as_deref(), Some("cvvdp"));
+        assert_eq!(first("xpsnr;cvvdp").unwrap().aggregate, None);
+        assert!(first("").is_none());
     }
 
     #[test]

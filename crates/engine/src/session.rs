@@ -8,6 +8,7 @@
 //! reference frames without distorted frames are submitted as well. A rendition whose scores begin or end within a run
 //! has the same motion as in a stream without gaps.
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::ops::AddAssign;
 use std::sync::Arc;
@@ -80,15 +81,16 @@ impl Totals {
         Self { numbers: sources.flat_map(|source| source.source.totals(sums, geometry)).collect() }
     }
 
-    /// Computes the figures of all pairs: names and values. The pairs must come from sessions with this plan and frames
-    /// of this geometry.
-    pub fn aggregates(&self, plan: &Plan, geometry: Geometry) -> Vec<(&'static str, f64)> {
+    /// Computes the figures of all pairs: names, with the suffix of the features' names, and values. The pairs must come
+    /// from sessions with this plan and frames of this geometry.
+    pub fn aggregates(&self, plan: &Plan, geometry: Geometry) -> Vec<(Cow<'static, str>, f64)> {
         let mut numbers = &self.numbers[..];
         let mut aggregates = vec![];
         for planned in &plan.sources {
             let count = planned.source.totals(&FrameSums::default(), geometry).len();
             let (own, others) = numbers.split_at(count.min(numbers.len()));
-            aggregates.extend(planned.source.aggregates(own, geometry));
+            let figures = planned.source.aggregates(own, geometry).into_iter();
+            aggregates.extend(figures.map(|(name, value)| (planned.extractor.named_figure(name), value)));
             numbers = others;
         }
         aggregates
@@ -828,11 +830,28 @@ mod tests {
             let pairs = session.collect().unwrap();
             pairs.into_iter().for_each(|pair| totals += pair.totals);
         }
-        let [(name, value)] = totals.aggregates(&plan, geometry)[..] else { panic!("luma alone") };
+        let [(name, value)] = &totals.aggregates(&plan, geometry)[..] else { panic!("luma alone") };
         let mse = f64::from(16 + 4 + 64 + 36) / 6.0;
-        assert_eq!(name, "apsnr_y");
+        assert_eq!(*name, "apsnr_y");
         assert!((value - 10.0 * (255.0 * 255.0 / mse).log10()).abs() < 1e-9, "{value}");
         assert_eq!(Totals::default().aggregates(&plan, geometry), []);
+    }
+
+    #[test]
+    fn figures_of_variants_have_the_suffix_of_their_features() {
+        let extractors = feature_list::parse("xpsnr;xpsnr=xpsnr_inf=inf", &[]).unwrap();
+        let features: Vec<_> = extractors.iter().flat_map(|extractor| extractor.features(true)).collect();
+        let plan = Arc::new(Plan::new(vec![], &features, ScoreOptions::default()).unwrap());
+        let mut session = Session::new(plan.clone(), Box::new(Cpu::new(1).unwrap()), 1);
+        session.prepare(geometry(), &[None]).unwrap();
+        let picture = || Picture::packed(&[100; 32], geometry()).unwrap();
+        session.submit(Tag::default(), picture(), vec![(0, picture())]).unwrap();
+        session.end_run(false);
+        let pairs = session.collect().unwrap();
+        let aggregates = pairs[0].totals.aggregates(&plan, geometry());
+        let names: Vec<_> = aggregates.iter().map(|(name, _)| &**name).collect();
+        assert_eq!(names, ["axpsnr_y", "axpsnr_min", "axpsnr_y_inf_inf", "axpsnr_min_inf_inf"]);
+        assert!(aggregates[0].1.is_finite() && aggregates[2].1.is_infinite());
     }
 
     /// Returns the values of each pair with the number of its reference frame and its mark. `present`: which of two

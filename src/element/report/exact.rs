@@ -54,7 +54,6 @@ impl Heading {
         let format = VideoFormat::from_string(&self.reference.format);
         let info = VideoInfo::builder(format, self.reference.width, self.reference.height).build().ok();
         let geometry = info.and_then(|info| geometry(&info));
-        let aggregates = geometry.map(|geometry| totals.aggregates(plan, geometry)).unwrap_or_default();
-        super::provenance::named(&aggregates)
+        geometry.map(|geometry| totals.aggregates(plan, geometry)).unwrap_or_default()
     }
 }

@@ -5,6 +5,7 @@
 //! A metric implements [`Extract`] for its options type. Other code handles an [`Extractor`], which hides the type.
 
 use std::any::Any;
+use std::borrow::Cow;
 use std::fmt::Debug;
 
 use super::options::{OptionError, Options};
@@ -243,6 +244,14 @@ impl Extractor {
     pub(super) fn key(&self, output: usize) -> String {
         let name = self.feature(output);
         if (*self.0).has_suffix(output) { format!("{name}{}", self.suffix()) } else { name.to_string() }
+    }
+
+    /// Returns the name of a figure of the stream.
+    pub(crate) fn named_figure(&self, name: &'static str) -> Cow<'static, str> {
+        match self.suffix() {
+            suffix if suffix.is_empty() => name.into(),
+            suffix => format!("{name}{suffix}").into(),
+        }
     }
 
     /// Adds its work to `work`; see [`Extract::plan`].

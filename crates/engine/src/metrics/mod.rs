@@ -36,5 +36,5 @@ pub use metric::Misfit;
 pub use options::format_g;
 pub(crate) use registry::METRICS;
 pub use score::OptionsError;
-pub(crate) use score::{Scorer, Source, Values};
+pub(crate) use score::{Pooled, Scorer, Source, Values};
 pub use work::{Difference, FrameSums, Work};

@@ -43,10 +43,24 @@ pub trait Source: Debug + Send + Sync {
         vec![]
     }
 
-    /// Computes the stream's figures, with their names, from the totals of all pairs.
+    /// Computes the stream's figures from the totals of all pairs, with their names without option suffix.
     fn aggregates(&self, _totals: &[u64], _geometry: Geometry) -> Vec<(&'static str, f64)> {
         vec![]
     }
+
+    /// Returns the figure that stands in place of a mean of a feature's values, where that has no meaning.
+    fn pooled(&self, _output: usize) -> Option<Pooled> {
+        None
+    }
+}
+
+/// A figure of many pairs in place of the mean of a feature's values.
+#[derive(Clone, Copy, Debug)]
+pub struct Pooled {
+    /// Its name in [`Source::aggregates`].
+    pub name: &'static str,
+    /// Computes it for one pair alone, from the value of the feature.
+    pub of_pair: fn(f64) -> f64,
 }
 
 /// The values of a pair, one for each feature of the extractor in the order of its list.

@@ -2,6 +2,7 @@
 
 //! ColorVideoVDP through the engine: the values of its definition in Python, and its history.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use hipvmaf_engine::frame::{BitDepth, Component, Geometry, Picture, Samples};
@@ -54,7 +55,7 @@ fn score(
     rate: (u32, u32),
     (renditions, subsample): (usize, u32),
     frames: &[Frame],
-) -> (Vec<Values>, Vec<(&'static str, f64)>) {
+) -> (Vec<Values>, Vec<(Cow<'static, str>, f64)>) {
     let features: Vec<_> =
         feature_list::parse(options, &[]).unwrap().iter().flat_map(|e| e.features(true)).collect();
     let plan = Arc::new(Plan::new(vec![], &features, ScoreOptions::default()).unwrap());
@@ -164,7 +165,9 @@ pub fn is_that_of_its_definition() {
                 "{name}, frame {t}: {value}, not {expected}"
             );
         }
-        let [("cvvdp", value)] = aggregates[..] else { panic!("{aggregates:?}") };
+        let [(name, value)] = &aggregates[..] else { panic!("{aggregates:?}") };
+        let key = &feature_list::parse(options, &[]).unwrap()[0].features(true)[0].key;
+        assert_eq!(format!("cvvdp{}", &key["cvvdp_q".len()..]), *name);
         assert!((value - jod).abs() < 1e-9, "{name}: {value}, not {jod}");
     }
 }

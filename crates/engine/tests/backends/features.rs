@@ -113,7 +113,7 @@ pub fn the_classic_metrics_are_libvmafs_on_every_clip() {
         let aggregates = totals.aggregates(session.plan(), geometry(&clip));
         assert_eq!(aggregates.len(), 3);
         for (name, value) in aggregates {
-            assert_eq!(Some(value), clip.golden["aggregates"][name].as_f64(), "{}: {name}", clip.name);
+            assert_eq!(Some(value), clip.golden["aggregates"][&*name].as_f64(), "{}: {name}", clip.name);
         }
     }
 }

@@ -21,7 +21,7 @@ use self::tables::{EPSILON, half, sizes};
 use super::extractor::{About, Extract};
 use super::metric::{Metric, Misfit};
 use super::options::{Options, Row, name};
-use super::score::{OptionsError, Scorer, Source, plain};
+use super::score::{OptionsError, Pooled, Scorer, Source, plain};
 use super::work::{FrameSums, Work};
 use crate::frame::Geometry;
 use crate::video::{self, FrameRate, Video};
@@ -263,17 +263,29 @@ impl Source for CvvdpSource {
         sums.get::<Cvvdp>().map_or([0; 3], |sums| amounts(distortion(sums, geometry))).into()
     }
 
+    /// Returns the JOD of the frames as parts of their video, also of a single one.
     fn aggregates(&self, totals: &[u64], _geometry: Geometry) -> Vec<(&'static str, f64)> {
         match totals {
-            // A single frame is no video.
-            [whole, parts, frames] if *frames > 1 => vec![("cvvdp", pooled(*whole, *parts, *frames))],
+            [whole, parts, frames @ (1..)] => vec![(JOD, pooled(*whole, *parts, *frames))],
             _ => vec![],
         }
     }
+
+    fn pooled(&self, _output: usize) -> Option<Pooled> {
+        Some(Pooled { name: JOD, of_pair: |q| jod(root(term(q))) })
+    }
+}
+
+/// The name of the JOD of frames together.
+const JOD: &str = "cvvdp";
+
+/// Computes what a frame adds to the sum behind the JOD.
+fn term(q: f64) -> f64 {
+    (q + EPSILON) * (q + EPSILON) - EPSILON * EPSILON
 }
 
 fn amounts(q: f64) -> [u64; 3] {
-    let term = (q + EPSILON) * (q + EPSILON) - EPSILON * EPSILON;
+    let term = term(q);
     let whole = term.floor();
     [whole as u64, ((term - whole) * PART).round() as u64, 1]
 }

@@ -121,6 +121,10 @@ fn pooled_jod_is_that_of_the_definition() {
     let q = (mean + 1e-5f64).sqrt() - 1e-5f64.sqrt();
     assert_eq!(found[0].0, "cvvdp");
     assert!((found[0].1 - (10.0 - JOD_FACTOR * q.powf(JOD_POWER))).abs() < 1e-9, "{found:?}");
-    assert_eq!(CvvdpSource.aggregates(&amounts(1.0), geometry(8, 8)), []);
+    for q in [0.0, 0.05, 1.0, 20.0] {
+        let [(_, alone)] = CvvdpSource.aggregates(&amounts(q), geometry(8, 8))[..] else { panic!("{q}") };
+        let value = (CvvdpSource.pooled(0).unwrap().of_pair)(q);
+        assert!((alone - value).abs() < 1e-6, "{q}: {alone}, not {value}");
+    }
     assert_eq!(CvvdpSource.aggregates(&[0; 3], geometry(8, 8)), []);
 }
