@@ -470,7 +470,7 @@ fn check_coverage(args: &Args, renditions: &[Scores]) -> Result<(), Error> {
 
 fn show(args: &Args, renditions: &[Scores], complete: bool) -> Result<(), Error> {
     if !args.json {
-        output::print(table::show(renditions, args.worst))?;
+        output::print(table::show(renditions, args.worst, table::width()))?;
     }
     let results = args.results.as_ref().map(|path| match complete || watch::output::is_stream(path) {
         true => path.clone(),

@@ -23,6 +23,7 @@ mod fragments;
 mod frame_info;
 pub mod interrupt;
 mod job;
+mod metric;
 mod missing;
 pub mod model;
 pub mod output;

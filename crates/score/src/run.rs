@@ -225,7 +225,7 @@ impl<'a> Run<'a> {
             MessageView::Element(element) => {
                 let Some(structure) = element.structure() else { return false };
                 if let Ok(message) = VmafMessage::try_from(structure) {
-                    self.said(message, heard);
+                    self.said(message, structure, heard);
                 } else if let Ok(event) = EventMessage::try_from(structure) {
                     self.happened(&event, heard);
                 }
@@ -249,7 +249,7 @@ impl<'a> Run<'a> {
         false
     }
 
-    fn said(&mut self, message: VmafMessage, heard: &mut dyn FnMut(Event)) {
+    fn said(&mut self, message: VmafMessage, structure: &gst::StructureRef, heard: &mut dyn FnMut(Event)) {
         let place = |pad: &str| self.pads.iter().position(|name| name == pad);
         match message {
             VmafMessage::Frame(frame) => {
@@ -262,7 +262,11 @@ impl<'a> Run<'a> {
                 if pooled.provenance.is_some() {
                     self.outcome.provenance.clone_from(&pooled.provenance);
                 }
-                self.outcome.renditions[number].sections.push(pooled);
+                let aggregates = structure.get::<Structure>("aggregates").ok();
+                let aggregates = aggregates.iter().flat_map(|all| all.iter());
+                let aggregates =
+                    aggregates.filter_map(|(name, value)| Some((name.to_string(), value.get().ok()?)));
+                self.outcome.renditions[number].end_section(pooled, aggregates.collect());
             }
             VmafMessage::Window(_) => {}
         }

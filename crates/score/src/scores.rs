@@ -2,12 +2,13 @@
 
 //! The scores of a rendition: each frame by each model, and pooled values.
 
+use super::metric::{self, Metric, Unit};
 use super::pairing::Pairing;
 use gst::ClockTime;
-use gsthipvmaf::message::{FrameMessage, PooledMessage, ScoreState};
+use gsthipvmaf::message::{FrameMessage, PooledMessage, ScoreState, Values};
 use serde::Serialize;
 use watch::counts::Counts;
-use watch::summary::{Summary, Values};
+use watch::summary::{self, Summary};
 
 /// A scored frame, in a few dozen bytes, so that hours of video fit into memory.
 #[derive(Clone, Debug)]
@@ -35,12 +36,14 @@ pub struct Scores {
     pub offset: Option<i64>,
     /// Pairing with the original, if it was examined.
     pub pairing: Option<Pairing>,
+    /// Figures of all frames together that are no means, by name. Without any if the video changes.
+    pub aggregates: Values,
     /// The element's summary of each section; more than one if the video changes.
     pub sections: Vec<PooledMessage>,
 }
 
 impl Frame {
-    /// Returns the pooled score of the first model.
+    /// Returns the value of the first model or feature.
     pub fn score(&self) -> f64 {
         self.scores.first().copied().unwrap_or(f64::NAN)
     }
@@ -55,6 +58,7 @@ impl Scores {
             frames: vec![],
             offset: None,
             pairing: None,
+            aggregates: vec![],
             sections: vec![],
         }
     }
@@ -75,6 +79,15 @@ impl Scores {
             time: message.stream_time.unwrap_or_default(),
             scores: message.models.iter().map(|(_, score)| *score).chain(features).collect(),
         });
+    }
+
+    /// Adds the element's summary of a section. Its figures of all frames together are kept if no other section has frames.
+    pub(super) fn end_section(&mut self, section: PooledMessage, aggregates: Values) {
+        if section.counts.scored > 0 {
+            let is_only = self.count(|other| other.counts.scored) == 0;
+            self.aggregates = if is_only { aggregates } else { vec![] };
+        }
+        self.sections.push(section);
     }
 
     /// Returns the names of the models, then of the features.
@@ -103,32 +116,81 @@ impl Scores {
         ]
     }
 
-    /// Pools the values of a model or a feature; `None` without scores.
-    pub fn pooled(&self, model: usize) -> Option<Pooled> {
-        let mut summary = Summary::<Values>::default();
-        let scores = self.frames.iter().filter_map(|frame| frame.scores.get(model));
-        scores.for_each(|score| summary.push(*score));
-        let pooled = summary.pool.pooled()?;
-        let [p1, p5, p10, p50] = [1.0, 5.0, 10.0, 50.0].map(|percent| summary.percentile(percent));
-        Some(Pooled {
-            mean: pooled.mean,
-            harmonic_mean: pooled.harmonic_mean,
-            min: pooled.min,
-            max: pooled.max,
-            stddev: pooled.stddev,
-            p1,
-            p5,
-            p10,
-            p50,
-        })
+    /// Returns the models and features, in the order of a frame's values.
+    pub fn metrics(&self) -> impl Iterator<Item = Metric> {
+        let models = self.models.iter().map(|name| Metric::model(name));
+        models.chain(self.features.iter().map(|key| Metric::feature(key)))
     }
 
-    /// Returns the frames with the lowest scores of the first model, worst first.
+    /// Returns the figures of each model and feature over some frames.
+    pub fn figures(&self, frames: &[Frame]) -> Vec<Figures> {
+        self.metrics().enumerate().map(|(column, metric)| Figures::of(metric, column, frames)).collect()
+    }
+
+    /// Returns the figures over all frames, with those of all frames together.
+    pub fn all_figures(&self) -> Vec<Figures> {
+        let mut figures = self.figures(&self.frames);
+        for figures in figures.iter_mut().skip(self.models.len()) {
+            let name = figures.metric.aggregate();
+            let known = self.aggregates.iter().find(|(of, _)| *of == name);
+            figures.overall = known.map(|(_, value)| *value).or(figures.overall);
+        }
+        figures
+    }
+
+    /// Returns the frames with the worst scores of the first model or feature, worst first.
     pub fn worst(&self, count: usize) -> Vec<&Frame> {
         let mut frames: Vec<_> = self.frames.iter().collect();
-        frames.sort_by(|a, b| a.score().total_cmp(&b.score()));
+        let first = self.metrics().next();
+        let sign = if first.as_ref().is_some_and(Metric::more_is_worse) { -1.0 } else { 1.0 };
+        let score = |frame: &Frame| first.as_ref().map_or(f64::NAN, |of| sign * of.of_frame(frame.score()));
+        frames.sort_by(|a, b| score(a).total_cmp(&score(b)));
         frames.truncate(count);
         frames
+    }
+}
+
+/// Pools values; `None` without any.
+fn pooled(values: impl Iterator<Item = f64>) -> Option<Pooled> {
+    let mut summary = Summary::<summary::Values>::default();
+    values.for_each(|value| summary.push(value));
+    let pooled = summary.pool.pooled()?;
+    let [p1, p5, p10, p50] = [1.0, 5.0, 10.0, 50.0].map(|percent| summary.percentile(percent));
+    Some(Pooled {
+        mean: pooled.mean,
+        harmonic_mean: pooled.harmonic_mean,
+        min: pooled.min,
+        max: pooled.max,
+        stddev: pooled.stddev,
+        p1,
+        p5,
+        p10,
+        p50,
+    })
+}
+
+/// Figures of a model or a feature over many frames.
+#[derive(Clone, Debug)]
+pub struct Figures {
+    /// The model or feature.
+    pub metric: Metric,
+    /// Statistics of the frames. The mean of JODs is that of all frames together.
+    pub frames: Option<Pooled>,
+    /// Figure of all frames together, if it is no mean.
+    pub overall: Option<f64>,
+}
+
+impl Figures {
+    fn of(metric: Metric, column: usize, frames: &[Frame]) -> Self {
+        let values = frames.iter().filter_map(|frame| frame.scores.get(column).copied());
+        let mut pooled = pooled(values.clone().map(|value| metric.of_frame(value)));
+        let mut overall = None;
+        if let Some(pooled) = pooled.as_mut().filter(|_| metric.unit == Unit::Jod) {
+            pooled.mean = metric::jod_of_all(values);
+            pooled.harmonic_mean = f64::NAN;
+            overall = Some(pooled.mean);
+        }
+        Self { metric, frames: pooled, overall }
     }
 }
 

@@ -62,10 +62,15 @@ impl<'a> Summary<'a> {
 }
 
 fn rendition(scores: &Scores, video: Option<&Video>, worst: usize) -> Value {
-    let names = scores.names().enumerate();
-    let pooled: Map<_, _> = names.map(|(i, name)| (name.clone(), json!(scores.pooled(i)))).collect();
+    let figures = scores.all_figures();
+    let pooled: Map<_, _> =
+        figures.iter().filter_map(|of| Some((of.metric.name.clone(), json!(of.frames?)))).collect();
+    let aggregates: Map<_, _> =
+        figures.iter().filter_map(|of| Some((of.metric.aggregate(), json!(of.overall?)))).collect();
     let frame = |frame: &&Frame| {
-        let scores: Map<_, _> = scores.names().cloned().zip(frame.scores.iter().map(|s| json!(s))).collect();
+        let values = scores.metrics().zip(&frame.scores);
+        let scores: Map<_, _> =
+            values.map(|(metric, value)| (metric.name.clone(), json!(metric.of_frame(*value)))).collect();
         json!({"frame": frame.index, "time": frame.time.nseconds() as f64 / 1e9, "scores": scores})
     };
     json!({
@@ -78,6 +83,7 @@ fn rendition(scores: &Scores, video: Option<&Video>, worst: usize) -> Value {
         "dist_unmatched": scores.unpaired()[1],
         "offset": scores.offset.map(|offset| offset as f64 / 1e9),
         "pooled": pooled,
+        "aggregates": aggregates,
         "worst": scores.worst(worst).iter().map(frame).collect::<Vec<_>>(),
     })
 }

@@ -109,5 +109,8 @@ fn features_are_in_tables_json_and_the_report() {
     assert_eq!(rendition["worst"][0]["scores"]["psnr_cb"], 60.0);
     assert!(score(folder, &asked).stdout.contains(" psnr_y "));
     let page = crate::report::data(&folder.join("report.html"));
-    assert!(page["features"].as_array().unwrap().contains(&"psnr_y".into()), "{}", page["features"]);
+    let shown: Vec<_> =
+        page["metrics"].as_array().unwrap().iter().map(|of| of["name"].as_str().unwrap()).collect();
+    assert_eq!(shown, ["vmaf_v0.6.1", "psnr_y", "psnr_cb", "psnr_cr"]);
+    assert_eq!(page["curves"][0]["psnr_y"], serde_json::json!([60.0, 60.0, 60.0, 60.0]));
 }

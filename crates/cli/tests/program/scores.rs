@@ -80,6 +80,42 @@ fn scores_are_those_of_the_element() {
     assert_eq!(frames(&folder.path().join("ours.film.mkv.json")).len(), 60);
 }
 
+/// Figures of all frames together are those of the element: JODs have no mean.
+#[test]
+fn figures_of_all_frames_together_are_no_means() {
+    let folder = tempfile::tempdir().unwrap();
+    let [film, small] = clips(folder.path());
+    let [results, page] =
+        ["r.json", "r.html"].map(|name| folder.path().join(name).to_str().unwrap().to_owned());
+    let metrics = ["--feature", "cvvdp", "--feature", "xpsnr", "--feature", "ssimulacra2", "--frames", "20"];
+    let printed =
+        summary(&[&[&film, &small, "--results", &results, "--report", &page], &metrics[..]].concat());
+    let written: Value = serde_json::from_slice(&fs::read(&results).unwrap()).unwrap();
+    let of_small = &printed["renditions"][0];
+    let together = &written["aggregate_metrics"];
+    for (name, value) in of_small["aggregates"].as_object().unwrap() {
+        let [ours, theirs] = [value, &together[name]].map(|value| value.as_f64().unwrap());
+        assert!((ours - theirs).abs() < 2e-6, "{name}: {ours}, not {theirs}");
+    }
+    assert!(of_small["aggregates"]["cvvdp"].as_f64().unwrap() < 9.99, "{of_small}");
+    assert_eq!(of_small["pooled"]["cvvdp"]["mean"], of_small["aggregates"]["cvvdp"]);
+    assert!(of_small["pooled"].get("cvvdp_q").is_none(), "{of_small}");
+    // Frames have their own JOD, and the worst of them is the lowest.
+    let page = crate::report::data(page.as_ref());
+    let jods = page["curves"][0]["cvvdp"].as_array().unwrap().iter().map(|jod| jod.as_f64().unwrap());
+    let lowest = of_small["pooled"]["cvvdp"]["min"].as_f64().unwrap();
+    assert!((jods.fold(10.0, f64::min) - lowest).abs() < 0.0001 && lowest < 9.99, "{lowest}");
+    let mut command = hipvmaf("score");
+    command.args([&film, &small]).args(metrics).env("COLUMNS", "80");
+    let ended = Ended::of(command);
+    let table = ended.stdout;
+    let row =
+        |name: &str| table.lines().find(|line| line.contains(&format!(" small.mp4   {name} "))).unwrap();
+    assert!(row("cvvdp").contains(" – ") && row("cvvdp").contains(" JOD "), "{table}");
+    assert!(row("ssimulacra2").contains('.') && row("xpsnr_y").contains('.'), "{table}");
+    assert!(table.lines().all(|line| line.chars().count() <= 80), "{table}");
+}
+
 #[test]
 fn results_without_provenance_are_those_of_every_run() {
     let folder = tempfile::tempdir().unwrap();

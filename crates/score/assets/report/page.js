@@ -36,8 +36,11 @@
   };
 
   const { reference, renditions } = data;
-  const models = data.names;
-  let model = models[0];
+  const { metrics } = data;
+  let metric = metrics[0];
+  const DECIMALS = { score: 2, decibel: 2, jod: 3, amount: 3, share: 4 };
+  const UNITS = { score: "", decibel: " dB", jod: " JOD", amount: "", share: "" };
+  const value = (number, unit) => number == null ? "–" : number.toFixed(DECIMALS[unit]) + UNITS[unit];
 
   // Summary of the comparison and its end.
   const rate = reference.rate ? `, ${reference.rate.replace(/\/1$/, "")} frames per second` : "";
@@ -53,26 +56,44 @@
     $("#ended").hidden = false;
   }
 
-  // The table.
-  const heads = ["encoding", "model", "frames", "unpaired", "mean", "harmonic", "lowest", "p1", "p5", "p10", "p50", "highest"];
+  // The table. The figures that matter come first, for narrow screens.
+  const overall = (of, name) => of.aggregates[name] ?? of.aggregates[`a${name}`];
+  const hasOverall = renditions.some((of) => metrics.some(({ name }) => overall(of, name) != null));
+  const heads = ["encoding", "metric", "mean", "lowest", ...hasOverall ? ["overall"] : [], "p1", "p5", "p10", "p50", "highest", "harmonic", "frames", "unpaired"];
   const table = $("#summary table");
   const head = (name, i) => make("th", { className: i > 1 ? "number" : "", scope: "col" }, name);
   table.append(make("thead", {}, make("tr", {}, ...heads.map(head))));
-  const rows = renditions.flatMap((of, i) => [...models, ...data.features].map((name) => {
+  const rows = renditions.flatMap((of, i) => metrics.map(({ name, unit }) => {
     const p = of.pooled[name] ?? {};
-    const numbers = [p.mean, p.harmonic_mean, p.min, p.p1, p.p5, p.p10, p.p50, p.max].map((number) => figure(number));
+    const text = (number) => figure(number, DECIMALS[unit]);
+    const together = hasOverall ? [value(overall(of, name), unit)] : [];
+    const numbers = [p.p1, p.p5, p.p10, p.p50, p.max, p.harmonic_mean].map(text);
     const label = make("td", { className: "label" }, swatch(i), of.label);
-    const cells = [String(of.frames), String(of.unpaired), ...numbers];
+    // JODs have no mean.
+    const cells = [text(unit === "jod" ? null : p.mean), text(p.min), ...together, ...numbers, String(of.frames), String(of.unpaired)];
     return make("tr", {}, label, make("td", {}, name), ...cells.map((text) => make("td", { className: "number" }, text)));
   }));
   table.append(make("tbody", {}, ...rows));
 
   // Charts.
   const style = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-  const curves = () => renditions.map((_, i) => data.curves[i][model] ?? []);
+  const curves = () => renditions.map((_, i) => data.curves[i][metric.name] ?? []);
   const series = (i, more) => ({ label: renditions[i].label, stroke: colour(i), dash: dash(i), width: 1.6, ...more });
   const axis = (more) => ({ stroke: style("--soft"), grid: { stroke: style("--line"), width: 1 }, ticks: { stroke: style("--line"), width: 1 }, ...more });
-  const range = (_, low, high) => low == null ? [0, 100] : [Math.floor(low / 5) * 5, Math.max(Math.ceil(high / 5), Math.floor(low / 5) + 1) * 5];
+  // Steps of 1, 2 or 5 times a power of ten, about ten of them.
+  const stepOf = (length) => {
+    const power = 10 ** Math.floor(Math.log10(length / 10));
+    return power * [1, 2, 5, 10].find((of) => of * power * 10 >= length * 0.999);
+  };
+  // Whole steps, and no number beyond the best one: 10 JOD, and no damage.
+  const range = (_, low, high) => {
+    if (low == null) return [0, 1];
+    const least = { score: 5, decibel: 2, jod: 0.5, amount: 0.1, share: 0.01 }[metric.unit];
+    const step = stepOf(Math.max(high - low, least) * 2);
+    const [from, to] = [Math.floor(low / step) * step, Math.ceil(high / step) * step];
+    const bottom = from === to ? from - step : from;
+    return metric.unit === "jod" ? [Math.min(bottom, 10 - step), 10] : metric.unit === "amount" ? [0, Math.max(to, step)] : [bottom, to];
+  };
   let charts = [];
   const chart = (selector, height, options, values) => {
     const place = $(`${selector} .chart`);
@@ -90,7 +111,7 @@
 
   // Rings at the frames that have pictures: the worst ones of the first model.
   const rings = (u) => {
-    if (model !== models[0]) return;
+    if (metric !== metrics[0]) return;
     const { ctx } = u;
     ctx.save();
     ctx.beginPath();
@@ -121,18 +142,19 @@
       ],
       series: [
         { label: "Time", value: (_, time) => time == null ? "–" : clock(time) },
-        ...renditions.map((_, i) => series(i, { value: (_, score) => figure(score) })),
+        ...renditions.map((_, i) => series(i, { value: (_, score) => value(score, metric.unit) })),
       ],
       hooks: { draw: [rings] },
     }, [data.times, ...curves()]);
 
     const scores = curves().map((curve) => curve.filter((score) => score != null).sort((a, b) => a - b));
-    const lowest = Math.floor(Math.min(99, ...scores.map((of) => of[0] ?? 99)));
-    const highest = Math.floor(Math.max(100, ...scores.map((of) => of[of.length - 1] ?? 100)));
-    const bins = Array.from({ length: highest - lowest + 2 }, (_, i) => lowest + i);
+    const [least, most] = [Math.min(...scores.map((of) => of[0] ?? 0)), Math.max(...scores.map((of) => of[of.length - 1] ?? 0))];
+    const step = stepOf(Math.max(most - least, { score: 10, decibel: 10, jod: 1, amount: 0.1, share: 0.1 }[metric.unit]) / 4);
+    const bin = (score) => Math.floor(score / step + 1e-9);
+    const bins = Array.from({ length: bin(most) - bin(least) + 2 }, (_, i) => bin(least) + i);
     const shares = scores.map((of) => {
       const counts = bins.map(() => 0);
-      of.forEach((score) => counts[Math.floor(score) - lowest]++);
+      of.forEach((score) => counts[bin(score) - bins[0]]++);
       // Empty bins draw nothing, so they hide no other line.
       return counts.map((count, i) => count || counts[i - 1] ? 100 * count / of.length : null);
     });
@@ -141,10 +163,11 @@
       scales: { x: { time: false }, y: { range: (_, low, high) => [0, Math.max(high ?? 1, 1) * 1.05] } },
       axes: [axis({}), axis({ size: 46 })],
       series: [
-        { label: "Score", value: (_, score) => score == null ? "–" : `${score} to ${score + 1}` },
+        { label: "Score", value: (_, score) => score == null ? "–" : `${value(score, metric.unit)} to ${value(score + step, metric.unit)}` },
         ...renditions.map((_, i) => series(i, { value: percent, paths: uPlot.paths.stepped({ align: 1 }), points: { show: false } })),
       ],
-    }, [bins, ...shares]);
+    }, [bins.map((number) => number * step), ...shares]);
+    $("#histogram .note").textContent = `Percentage of frames by score, in steps of ${+step.toPrecision(3)}.`;
 
     const steps = Array.from({ length: 201 }, (_, i) => i / 2);
     const at = (of, share) => of[Math.max(Math.ceil(share / 100 * of.length), 1) - 1] ?? null;
@@ -153,7 +176,7 @@
       axes: [axis({}), axis({ size: 46 })],
       series: [
         { label: "Percent", value: (_, share) => share == null ? "–" : `${share} %` },
-        ...renditions.map((_, i) => series(i, { value: (_, score) => figure(score), points: { show: false } })),
+        ...renditions.map((_, i) => series(i, { value: (_, score) => value(score, metric.unit), points: { show: false } })),
       ],
     }, [steps, ...scores.map((of) => steps.map((share) => at(of, share)))]);
   };
@@ -181,12 +204,12 @@
   }
 
   const select = $("#models select");
-  select.append(...models.map((name) => make("option", { value: name }, name)));
+  select.append(...metrics.map(({ name }) => make("option", { value: name }, name)));
   select.onchange = () => {
-    model = select.value;
+    metric = metrics[select.selectedIndex];
     draw();
   };
-  $("#models").hidden = models.length < 2;
+  $("#models").hidden = metrics.length < 2;
   new ResizeObserver(() => charts.forEach(([made, place, height]) => {
     if (place.clientWidth !== made.width) made.setSize({ width: place.clientWidth, height });
   })).observe($("main"));

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use super::super::metric::Metric;
 use super::super::scores::Scores;
 use super::super::summary::Summary;
 use super::worst::Still;
@@ -29,51 +30,48 @@ const PARTS: [(&str, &str); 4] = [
 struct Data<'a> {
     #[serde(flatten)]
     summary: &'a Summary<'a>,
-    /// Names of the models.
-    names: Vec<&'a str>,
-    /// Names of the features in the table.
-    features: Vec<&'a str>,
+    /// Models, then features.
+    metrics: Vec<Metric>,
     /// Numbers of the reference frames compared with any rendition.
     frames: Vec<i32>,
     /// Times of these frames in seconds.
     times: Vec<f64>,
-    /// For each rendition and model: the score of each of these frames.
-    curves: Vec<BTreeMap<&'a str, Vec<Option<f64>>>>,
+    /// For each rendition and metric: the value of each of these frames.
+    curves: Vec<BTreeMap<String, Vec<Option<f64>>>>,
     /// For each rendition: stills of its worst frames, worst first.
     stills: &'a [Vec<Still>],
 }
 
-/// Rounds to six decimals, as in results files.
-fn rounded(score: f64) -> f64 {
-    (score * 1e6).round() / 1e6
+/// Rounds to a number of decimals.
+fn rounded(value: f64, decimals: usize) -> f64 {
+    let scale = 10_f64.powi(i32::try_from(decimals).unwrap_or_default());
+    (value * scale).round() / scale
 }
 
 impl<'a> Data<'a> {
     fn new(summary: &'a Summary<'a>, renditions: &'a [Scores], stills: &'a [Vec<Still>]) -> Self {
         let all = renditions.iter().flat_map(|scores| &scores.frames);
         let times: BTreeMap<i32, f64> =
-            all.map(|frame| (frame.index, rounded(frame.time.nseconds() as f64 / 1e9))).collect();
-        let curve = |scores: &'a Scores, model: usize| {
-            let score =
-                |values: &Vec<f64>| values.get(model).copied().filter(|score| score.is_finite()).map(rounded);
+            all.map(|frame| (frame.index, rounded(frame.time.nseconds() as f64 / 1e9, 3))).collect();
+        let curve = |scores: &'a Scores, column: usize, metric: &Metric| {
+            // Finer than what is printed, and short: most of the page are these figures.
+            let decimals = metric.unit.decimals() + 1;
+            let value = |values: &Vec<f64>| {
+                let value = values.get(column).map(|value| metric.of_frame(*value));
+                value.filter(|value| value.is_finite()).map(|value| rounded(value, decimals))
+            };
             let scored: BTreeMap<i32, Option<f64>> =
-                scores.frames.iter().map(|frame| (frame.index, score(&frame.scores))).collect();
+                scores.frames.iter().map(|frame| (frame.index, value(&frame.scores))).collect();
             times.keys().map(|frame| scored.get(frame).copied().flatten()).collect()
         };
         let curves = renditions.iter().map(|scores| {
-            let models = scores.models.iter().enumerate();
-            models.map(|(i, model)| (model.as_str(), curve(scores, i))).collect()
+            let metrics = scores.metrics().enumerate();
+            metrics.map(|(i, metric)| (metric.name.clone(), curve(scores, i, &metric))).collect()
         });
-        let models = renditions.iter().find(|scores| !scores.models.is_empty()).map(|scores| &scores.models);
+        let scored = renditions.iter().find(|scores| !scores.frames.is_empty()).or(renditions.first());
         Self {
             summary,
-            names: models.into_iter().flatten().map(String::as_str).collect(),
-            features: renditions
-                .first()
-                .into_iter()
-                .flat_map(|scores| &scores.features)
-                .map(String::as_str)
-                .collect(),
+            metrics: scored.into_iter().flat_map(Scores::metrics).collect(),
             frames: times.keys().copied().collect(),
             times: times.values().copied().collect(),
             curves: curves.collect(),
@@ -123,6 +121,7 @@ mod tests {
             frames,
             offset: None,
             pairing: None,
+            aggregates: vec![],
             sections: vec![],
         };
         let a = scores("</script><b>", vec![frame(0, f64::NAN), frame(1, 1.0 / 3.0)]);
@@ -136,7 +135,7 @@ mod tests {
         let (_, data) = page.split_once("id=\"data\">").unwrap();
         let data: Value = serde_json::from_str(data.split_once("</script>").unwrap().0).unwrap();
         assert_eq!((&data["frames"], &data["times"]), (&json!([0, 1, 3]), &json!([0.0, 0.04, 0.12])));
-        assert_eq!(data["curves"][0]["model"], json!([null, 0.333333, null]));
+        assert_eq!(data["curves"][0]["model"], json!([null, 0.333, null]));
         assert_eq!(data["curves"][1]["model"], json!([null, null, 50.0]));
         assert_eq!(data["renditions"][0]["label"], "</script><b>");
     }
