@@ -46,6 +46,7 @@ pub mod on_gpu {
     /// Functions that run in processes of their own.
     pub const FUNCTIONS: &[Function] = functions![
         nothing_is_found_where_nothing_is_wrong,
+        histories_of_pictures_are_verified,
         every_kind_of_fault_is_noticed,
         the_cpu_goes_on,
         an_error_ends_it,
@@ -78,11 +79,15 @@ pub mod on_gpu {
     }
 
     fn nothing_is_found_where_nothing_is_wrong() {
-        let mut verified = 0;
+        let mut verified = [0; 3];
         for clip in clips() {
-            let all = ["psnr_hvs;ciede;float_ssim;psnr", "cambi;float_ms_ssim;speed_chroma_uv"];
-            let models = ["vmaf_v0.6.1neg", "vmaf_v1.0.16_hfr_3d0h"];
-            for (features, models) in all.into_iter().zip(models) {
+            let all = [
+                "psnr_hvs;ciede;float_ssim;psnr",
+                "cambi;float_ms_ssim;speed_chroma_uv",
+                "xpsnr;ssimulacra2;cvvdp",
+            ];
+            let models = ["vmaf_v0.6.1neg", "vmaf_v1.0.16_hfr_3d0h", "vmaf_4k_v0.6.1"];
+            for (i, (features, models)) in all.into_iter().zip(models).enumerate() {
                 let properties = [
                     ("backend", "hip"),
                     ("verify", "1"),
@@ -94,7 +99,7 @@ pub mod on_gpu {
                 // Some clips are too small for some of the features.
                 let Ok(report) = score(&properties, &reference, &distorted) else { continue };
                 let pooled = &report.pooled[0];
-                verified += pooled.counts.verified;
+                verified[i] += pooled.counts.verified;
                 assert_eq!(
                     (pooled.counts.verified, pooled.counts.wrong),
                     (pooled.counts.scored, 0),
@@ -104,7 +109,23 @@ pub mod on_gpu {
                 assert_eq!(wrong(&report), Vec::<&EventMessage>::new());
             }
         }
-        assert!(verified > 30, "{verified}");
+        assert!(verified.iter().all(|frames| *frames > 10), "{verified:?}");
+    }
+
+    /// Each stream lacks other frames, after which its history begins anew.
+    fn histories_of_pictures_are_verified() {
+        let both = sides(30);
+        let properties = [("backend", "hip"), ("verify", "1"), ("threads", "3"), ("features", "xpsnr;cvvdp")];
+        let rig = Rig::offline(&properties).with_renditions(&["other"]).play();
+        let first = both.1.keep(|t| !(12..14).contains(&t));
+        let other = both.1.keep(|t| t != 20);
+        let inputs = [("ref_sink", &both.0), ("dist_sink", &first), ("dist_0", &other)];
+        let report = rig.run(&inputs).unwrap();
+        let counts = |pad: &str| report.pooled.iter().find(|pooled| pooled.pad == pad).unwrap().counts;
+        for (pad, frames) in [("dist_sink", 28), ("dist_0", 29)] {
+            let counts = counts(pad);
+            assert_eq!((counts.scored, counts.verified, counts.wrong), (frames, frames, 0), "{pad}");
+        }
     }
 
     /// Each kind of silent fault, once, while frames are scored.

@@ -18,14 +18,14 @@ use std::time::Instant;
 use gpu::{Device, Stream};
 
 use crate::backend::{BackendError, Group, SumsResult};
-use crate::frame::{Geometry, Leased, Picture};
+use crate::frame::{Geometry, Picture};
 use crate::metrics::{FrameSums, Work};
 use crate::random::unit_hash;
 use crate::scale::Scaling;
 
 mod pool;
 
-use pool::{AuditPool, GroupKind, Task};
+use pool::{AuditPool, Earlier, GroupKind, Pictures, Task};
 
 /// Settings of the audit.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -64,9 +64,9 @@ pub struct Audit {
     offered: u64,
     /// Number of the first group of the present kind.
     first: u64,
-    /// References of the run's latest groups, the most recent one first, as many as a metric looks back. Only those are
-    /// leased that a chosen group needs.
-    earlier: VecDeque<Option<Arc<Leased>>>,
+    /// The run's latest groups, the most recent one first, as many as a metric looks back. Only those are copied that a
+    /// chosen group needs.
+    earlier: VecDeque<Option<Earlier>>,
     /// `None` until the first task.
     pool: Option<Arc<AuditPool>>,
     /// Tasks hold weak references; replacing it gives up their results.
@@ -143,41 +143,47 @@ impl Audit {
 
     /// Adds a reference picture to the run that the backend has taken before the first group.
     pub fn precede(&mut self, reference: &Picture<'_>) {
-        self.remember(Leased::new(reference));
+        self.remember(self.offered, reference, &[]);
     }
 
-    fn remember(&mut self, reference: Option<Leased>) {
-        let lags = self.kind.as_ref().map_or(0, |kind| kind.work.lags());
-        self.earlier.push_front(reference.map(Arc::new));
-        self.earlier.truncate(lags);
+    /// Copies the pictures of a group with this number if a later one that is chosen needs them.
+    fn remember(&mut self, number: u64, reference: &Picture<'_>, distorted: &[(usize, Picture<'_>)]) {
+        let Some(kind) = self.kind.clone() else { return };
+        let history = kind.work.history();
+        let most = kind.work.lags().max(history);
+        let needed = (1..=most as u64).any(|later| self.is_chosen(number + later));
+        let distorted = if history > 0 { distorted } else { &[] };
+        let kept = needed.then(|| {
+            let (size, downloads) = (kind.geometry.sample_size(), self.downloads.clone());
+            self.pool()?.keep(Pictures::leased(reference, distorted)?, size, downloads)
+        });
+        self.earlier.push_front(kept.flatten());
+        self.earlier.truncate(most);
+    }
+
+    fn pool(&mut self) -> Option<&Arc<AuditPool>> {
+        if self.pool.is_none() {
+            self.pool = AuditPool::of(self.verify.threads).ok();
+        }
+        self.pool.as_ref()
     }
 
     /// Counts the next group. Returns its number if it is being recomputed.
     pub fn offer(&mut self, group: &Group<'_>) -> Option<u64> {
         let number = self.offered;
         self.offered += 1;
-        let work = &self.kind.as_ref()?.work;
-        if work.history() > 0 {
-            // Pictures cannot be leased for as long as a metric's history is.
-            self.skipped += u64::from(self.is_chosen(number));
-            return None;
-        }
-        let lags = work.lags();
         let submitted = self.is_chosen(number) && self.submit(number, group).is_some();
         if self.is_chosen(number) && !submitted {
             self.skipped += 1;
         }
-        let needed = (1..=lags as u64).any(|later| self.is_chosen(number + later));
-        self.remember(needed.then(|| Leased::new(&group.reference)).flatten());
+        self.remember(number, &group.reference, &group.distorted);
         submitted.then_some(number)
     }
 
     /// Gives a group to the pool. Returns `None` if that is impossible or the pool is busy.
     fn submit(&mut self, number: u64, group: &Group<'_>) -> Option<()> {
         self.receive();
-        if self.pool.is_none() {
-            self.pool = AuditPool::of(self.verify.threads).ok();
-        }
+        self.pool()?;
         if self.verify.patient {
             while self.waiting.len() > self.verify.threads {
                 self.await_result();
@@ -185,14 +191,11 @@ impl Audit {
         } else if self.pool.as_ref()?.is_busy() {
             return None;
         }
-        let leased = |picture: &Picture<'_>| Leased::new(picture).map(Arc::new);
-        let distorted = group.distorted.iter().map(|(i, picture)| Some((*i, leased(picture)?)));
         let (result, sums) = mpsc::channel();
         let task = Task {
             kind: self.kind.clone()?,
             earlier: self.earlier.iter().cloned().collect::<Option<_>>()?,
-            reference: leased(&group.reference)?,
-            distorted: distorted.collect::<Option<_>>()?,
+            pictures: Pictures::leased(&group.reference, &group.distorted)?,
             history_only: group.history_only,
             wanted: Arc::downgrade(&self.wanted),
             result,
@@ -260,7 +263,8 @@ impl Drop for Audit {
     /// Waits until no leased picture is in use.
     fn drop(&mut self) {
         self.wanted = Arc::new(());
-        if let Some(pool) = self.pool.as_ref().filter(|_| !self.waiting.is_empty()) {
+        self.earlier.clear();
+        if let Some(pool) = &self.pool {
             pool.settle();
         }
     }

@@ -15,7 +15,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::sync::mpsc::{self, Receiver, Sender, SyncSender};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::thread::{Builder, JoinHandle};
 
 use gpu::Stream;
@@ -40,13 +40,20 @@ pub struct GroupKind {
     pub renditions: Vec<Option<Scaling>>,
 }
 
-/// A group to recompute, with the references before it, the most recent one first. `P` is a lease ([`Leased`]) at first and a
-/// copy ([`CopiedPicture`]) later.
-pub struct Task<P> {
-    pub kind: Arc<GroupKind>,
-    pub earlier: Vec<P>,
+/// Pictures of a group. `P` is a lease ([`Leased`]) at first and a copy ([`CopiedPicture`]) later.
+pub struct Pictures<P> {
     pub reference: P,
     pub distorted: Vec<(usize, P)>,
+}
+
+/// Copies of an earlier group's pictures, which later groups depend on. The copying thread provides them.
+pub type Earlier = Arc<OnceLock<Pictures<CopiedPicture>>>;
+
+/// A group to recompute, with the groups before it, the most recent one first.
+pub struct Task<P> {
+    pub kind: Arc<GroupKind>,
+    pub earlier: Vec<Earlier>,
+    pub pictures: Pictures<P>,
     pub history_only: bool,
     /// Cannot be upgraded any more once the session has given up the result.
     pub wanted: Weak<()>,
@@ -57,7 +64,9 @@ pub struct Task<P> {
 /// A request to the copying thread.
 enum CopyRequest {
     /// Copy the pictures of a task, those on a GPU through the stream.
-    Copy(Box<Task<Arc<Leased>>>, Option<Arc<Stream>>, OpenTask),
+    Copy(Box<Task<Leased>>, Option<Arc<Stream>>, OpenTask),
+    /// Copy pictures with samples of this many bytes for later tasks.
+    Keep(Pictures<Leased>, usize, Option<Arc<Stream>>, Earlier),
     /// Answer when all earlier requests are done.
     Settle(SyncSender<()>),
 }
@@ -97,9 +106,22 @@ impl AuditPool {
     }
 
     /// Queues a task. Pictures on a GPU are copied through `downloads`. Returns `None` if the copying thread has ended.
-    pub fn compute(&self, task: Task<Arc<Leased>>, downloads: Option<Arc<Stream>>) -> Option<()> {
+    pub fn compute(&self, task: Task<Leased>, downloads: Option<Arc<Stream>>) -> Option<()> {
         let open = OpenTask::new(self.shared.clone());
         self.requests.as_ref()?.send(CopyRequest::Copy(Box::new(task), downloads, open)).ok()
+    }
+
+    /// Copies pictures for later tasks. `size`: bytes of a sample. Returns `None` if the copying thread has ended.
+    pub fn keep(
+        &self,
+        pictures: Pictures<Leased>,
+        size: usize,
+        downloads: Option<Arc<Stream>>,
+    ) -> Option<Earlier> {
+        let earlier = Earlier::default();
+        let request = CopyRequest::Keep(pictures, size, downloads, earlier.clone());
+        self.requests.as_ref()?.send(request).ok()?;
+        Some(earlier)
     }
 
     /// Waits until the pictures of all tasks so far are copied, so that no lease is left.
@@ -129,6 +151,13 @@ fn copy(requests: Receiver<CopyRequest>, shared: &Arc<Shared>) {
         match request {
             CopyRequest::Settle(done) => done.send(()).unwrap_or(()),
             CopyRequest::Copy(task, ..) if task.wanted.strong_count() == 0 => {}
+            CopyRequest::Keep(.., earlier) if Arc::strong_count(&earlier) == 1 => {}
+            CopyRequest::Keep(pictures, size, downloads, earlier) => {
+                // Tasks that lack a copy fail.
+                if let Ok(copied) = pictures.copy(size, downloads.as_deref(), shared) {
+                    earlier.get_or_init(|| copied);
+                }
+            }
             CopyRequest::Copy(task, downloads, open) => {
                 let result = task.result.clone();
                 match task.copy(downloads.as_deref(), shared) {
@@ -238,19 +267,43 @@ impl Shared {
     }
 }
 
-impl Task<Arc<Leased>> {
+impl Pictures<Leased> {
+    /// Leases pictures; `None` if one of them cannot be.
+    pub fn leased(reference: &Picture<'_>, distorted: &[(usize, Picture<'_>)]) -> Option<Self> {
+        let distorted = distorted.iter().map(|(i, picture)| Some((*i, Leased::new(picture)?)));
+        Some(Self { reference: Leased::new(reference)?, distorted: distorted.collect::<Option<_>>()? })
+    }
+
+    /// Copies the pictures and ends their leases. `size`: bytes of a sample.
+    fn copy(
+        self,
+        size: usize,
+        downloads: Option<&Stream>,
+        shared: &Shared,
+    ) -> Result<Pictures<CopiedPicture>, BackendError> {
+        let copy =
+            |leased: &Leased| CopiedPicture::new(shared.spare_buffer(), leased.picture(), size, downloads);
+        let distorted = self.distorted.iter().map(|(i, leased)| Ok((*i, copy(leased)?)));
+        Ok(Pictures {
+            reference: copy(&self.reference)?,
+            distorted: distorted.collect::<Result<_, BackendError>>()?,
+        })
+    }
+}
+
+impl Pictures<CopiedPicture> {
+    fn group(&self, history_only: bool) -> Group<'_> {
+        let distorted = self.distorted.iter().map(|(i, picture)| (*i, picture.picture()));
+        Group { reference: self.reference.picture(), distorted: distorted.collect(), history_only }
+    }
+}
+
+impl Task<Leased> {
     /// Copies the pictures and ends their leases.
     fn copy(self, downloads: Option<&Stream>, shared: &Shared) -> Result<Task<CopiedPicture>, BackendError> {
-        let Self { kind, earlier, reference, distorted, history_only, wanted, result } = self;
-        let size = kind.geometry.sample_size();
-        let copy = |leased: &Arc<Leased>| {
-            CopiedPicture::new(shared.spare_buffer(), leased.picture(), size, downloads)
-        };
-        let earlier = earlier.iter().map(copy).collect::<Result<_, _>>()?;
-        let reference = copy(&reference)?;
-        let distorted = distorted.iter().map(|(i, leased)| Ok((*i, copy(leased)?)));
-        let distorted = distorted.collect::<Result<_, BackendError>>()?;
-        Ok(Task { kind, earlier, reference, distorted, history_only, wanted, result })
+        let Self { kind, earlier, pictures, history_only, wanted, result } = self;
+        let pictures = pictures.copy(kind.geometry.sample_size(), downloads, shared)?;
+        Ok(Task { kind, earlier, pictures, history_only, wanted, result })
     }
 }
 
@@ -285,26 +338,27 @@ impl CpuSlot {
             return;
         }
         let sums = guarded(|| self.compute(&task)).flatten();
-        let Task { earlier, reference, distorted, result, .. } = task;
-        let distorted = distorted.into_iter().map(|(_, picture)| picture);
-        shared.keep_buffers(earlier.into_iter().chain([reference]).chain(distorted));
+        let Task { earlier, pictures, result, .. } = task;
+        // Other tasks may need the earlier ones as well.
+        let earlier = earlier.into_iter().filter_map(|earlier| Arc::into_inner(earlier)?.into_inner());
+        let all = earlier.chain([pictures]).flat_map(|Pictures { reference, distorted }| {
+            distorted.into_iter().map(|(_, picture)| picture).chain([reference])
+        });
+        shared.keep_buffers(all);
         // The session may have ended.
         let _ = result.send(sums);
     }
 
     fn compute(&mut self, task: &Task<CopiedPicture>) -> SumsResult {
-        let Task { kind, earlier, reference, distorted, history_only, .. } = task;
+        let Task { kind, earlier, pictures, history_only, .. } = task;
         let cpu = self.backend(kind)?;
         cpu.reset();
-        let distorted = || distorted.iter().map(|(i, picture)| (*i, picture.picture())).collect();
         for earlier in earlier.iter().rev() {
-            let group = Group { reference: earlier.picture(), distorted: distorted(), history_only: true };
-            let ticket = cpu.submit(group)?;
+            let earlier = earlier.get().ok_or(BackendError::Picture("cpu"))?;
+            let ticket = cpu.submit(earlier.group(true))?;
             cpu.wait(ticket)?;
         }
-        let group =
-            Group { reference: reference.picture(), distorted: distorted(), history_only: *history_only };
-        let ticket = cpu.submit(group)?;
+        let ticket = cpu.submit(pictures.group(*history_only))?;
         cpu.wait(ticket)
     }
 
@@ -326,7 +380,7 @@ impl CpuSlot {
 }
 
 /// A picture in memory of this module, with its rows packed.
-struct CopiedPicture {
+pub struct CopiedPicture {
     bytes: Vec<u8>,
     /// The start of each component in `bytes`, and its shape.
     components: Vec<(usize, Component<'static>)>,
@@ -403,18 +457,17 @@ mod tests {
     }
 
     /// Returns a task that compares a picture, which `keep` owns, with itself.
-    fn task(keep: &Arc<Vec<u8>>, wanted: &Arc<()>) -> (Task<Arc<Leased>>, Receiver<SumsResult>) {
+    fn task(keep: &Arc<Vec<u8>>, wanted: &Arc<()>) -> (Task<Leased>, Receiver<SumsResult>) {
         let kind = kind(1);
         let mut picture = Picture::packed(keep, kind.geometry).unwrap();
         // SAFETY: the bytes are never changed.
         picture.lease = Some(unsafe { Lease::new(keep.clone()) });
-        let leased = || Arc::new(Leased::new(&picture).unwrap());
+        let pictures = Pictures::leased(&picture, &[(0, picture.clone())]).unwrap();
         let (result, sums) = mpsc::channel();
         let task = Task {
             kind,
             earlier: vec![],
-            reference: leased(),
-            distorted: vec![(0, leased())],
+            pictures,
             history_only: false,
             wanted: Arc::downgrade(wanted),
             result,
