@@ -38,7 +38,7 @@ const EXTRA_PROVENANCE: &str = "extra-provenance";
 pub struct HipVmaf {
     #[property(name = "model-filename", get, set, type = Option<String>, member = model_filename,
         default = Some(DEFAULT_MODEL), mutable_ready, nick = "Model",
-        blurb = "Built-in model (vmaf_v0.6.1, vmaf_v0.6.1neg, vmaf_4k_v0.6.1, vmaf_4k_v0.6.1neg, vmaf_b_v0.6.3, vmaf_v1.0.16_{,hfr_}{3d0h,5d0h,1d5h_2160,3d0h_2160}) or path of a libvmaf JSON model")]
+        blurb = "Built-in model (vmaf_v0.6.1, vmaf_v0.6.1neg, vmaf_4k_v0.6.1, vmaf_4k_v0.6.1neg, vmaf_b_v0.6.3, vmaf_v1.0.16_{,hfr_}{3d0h,5d0h,1d5h_2160,3d0h_2160}) or path of a libvmaf JSON model; none for features alone")]
     #[property(name = "extra-models", get, set, type = Option<String>, member = extra_models,
         mutable_ready, nick = "Extra models",
         blurb = "More models to score in the same pass: names or paths separated by semicolons")]
@@ -57,6 +57,9 @@ pub struct HipVmaf {
     #[property(name = "features", get, set, type = Option<String>, member = features,
         mutable_ready, nick = "Features",
         blurb = "Further metrics by libvmaf's names, with options: name[=option=value[:option=value]...] and more after semicolons, as in psnr;adm=adm_csf_mode=2")]
+    #[property(name = "score", get, set, type = Option<String>, member = score,
+        mutable_ready, nick = "Score",
+        blurb = "Model or feature that the score of messages, windows, alarms, statistics and the metrics file is of, cvvdp for the JOD of ColorVideoVDP (default: the first model, without models the first feature)")]
     #[property(name = "psnr", get, set, type = bool, member = psnr,
         mutable_ready, nick = "PSNR", blurb = "Compute PSNR of luma and chroma as well")]
     #[property(name = "ssim", get, set, type = bool, member = ssim,

@@ -4,6 +4,7 @@
 
 use std::collections::VecDeque;
 
+use engine::session::StreamTotals;
 use gst::ClockTime;
 use watch::alarm::{Announcement, Change, Dropout, LowAlarm, State, is_calm};
 use watch::counts::Counts;
@@ -186,10 +187,10 @@ impl PadHealth {
             .collect()
     }
 
-    /// Takes the score of a frame.
-    pub fn scored(&mut self, at: ClockTime, score: f64) -> Option<EventMessage> {
+    /// Takes the score of a frame, and the totals of its pair.
+    pub fn scored(&mut self, at: ClockTime, score: f64, totals: &StreamTotals) -> Option<EventMessage> {
         if let Some(window) = &mut self.window {
-            window.push(at.nseconds(), score);
+            window.push(at.nseconds(), score, totals);
         }
         let change = self.score.as_mut()?.update(at.nseconds(), score)?;
         Some(EventMessage { value: Some(score), ..self.alarm(at, change) })
@@ -322,7 +323,7 @@ mod tests {
 
     /// Twenty-five frames a second of this score, from one frame on to before another.
     fn scores(health: &mut PadHealth, frames: std::ops::Range<u64>, score: f64) -> Vec<(Event, EventState)> {
-        states(frames.filter_map(|frame| health.scored(at(frame), score)))
+        states(frames.filter_map(|frame| health.scored(at(frame), score, &StreamTotals::default())))
     }
 
     #[test]

@@ -5,7 +5,7 @@
 use std::time::SystemTime;
 
 use engine::model::pool::Pool;
-use engine::session::Totals;
+use engine::session::StreamTotals;
 use gst::ClockTime;
 use watch::counts::Counts;
 use watch::summary::Summary;
@@ -18,8 +18,9 @@ use super::time::StreamTime;
 #[derive(Default)]
 struct Section {
     counts: Counts,
-    /// Scores of the first model.
+    /// Scores that are followed.
     summary: Summary,
+    totals: StreamTotals,
     /// Values of the scored frames, a pool for each column of the plan.
     pools: Vec<Pool>,
     /// Duration of all scored frames together.
@@ -41,8 +42,21 @@ pub struct Ended {
     /// The pooled value of each column of the plan.
     pub values: Vec<f64>,
     pub counts: Counts,
-    /// Scores of the first model.
+    /// Scores that are followed.
     pub summary: Summary,
+    pub totals: StreamTotals,
+}
+
+/// A frame whose score counts.
+pub struct ScoredFrame<'a> {
+    pub stamp: &'a Stamp,
+    /// A value for each column of the plan.
+    pub values: &'a [f64],
+    /// The score that is followed.
+    pub score: f64,
+    pub totals: &'a StreamTotals,
+    /// The distorted frame was used before.
+    pub repeated: bool,
 }
 
 /// The counts and scores of one distorted stream.
@@ -52,18 +66,20 @@ pub struct Record {
     section_number: u32,
     section: Section,
     /// Counts since the start or the last reset, of sections that have ended.
-    totals: Counts,
+    counts: Counts,
     /// Scored frames since then that were compared with a distorted frame used before.
     scored_again: u64,
-    /// Scores of the first model since then.
+    /// Scores that are followed, since then.
     summary: Summary,
+    /// Totals of scored pairs since then.
+    totals: StreamTotals,
     last_score: Option<f64>,
     /// When the last score was made, in seconds since 1970.
     last_score_time: Option<f64>,
     /// Counts since the start, resets or not, of sections that have ended.
     run: Counts,
-    /// Sums over all pairs of the results file.
-    results_totals: Totals,
+    /// Totals of all pairs of the results file.
+    results_totals: StreamTotals,
 }
 
 impl Record {
@@ -78,12 +94,13 @@ impl Record {
     }
 
     /// Takes what a pair adds to the figures of all pairs of the results, whether or not it is scored.
-    pub fn add_totals(&mut self, totals: &Totals) {
+    pub fn add_totals(&mut self, totals: &StreamTotals) {
         self.results_totals += totals;
     }
 
-    /// Takes the values of a frame, one for each column of the plan, and the score among them.
-    pub fn scored(&mut self, stamp: &Stamp, values: &[f64], score: Option<f64>, repeated: bool) {
+    /// Takes the values of a frame.
+    pub fn scored(&mut self, frame: &ScoredFrame) {
+        let ScoredFrame { stamp, values, score, totals, repeated } = *frame;
         let section = &mut self.section;
         section.counts.scored += 1;
         self.scored_again += u64::from(repeated);
@@ -95,11 +112,11 @@ impl Record {
         for (pool, value) in section.pools.iter_mut().zip(values) {
             pool.push(*value);
         }
-        if let Some(score) = score {
-            section.summary.push(score);
-            self.summary.push(score);
-            self.last_score = Some(score);
-        }
+        section.summary.push(score);
+        section.totals += totals;
+        self.summary.push(score);
+        self.totals += totals;
+        self.last_score = Some(score);
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
         self.last_score_time = now.ok().map(|time| time.as_secs_f64());
     }
@@ -125,6 +142,7 @@ impl Record {
             values: section.pools.iter().map(|pool| method.of(pool)).collect(),
             counts: section.counts,
             summary: section.summary.clone(),
+            totals: section.totals.clone(),
         })
     }
 
@@ -132,16 +150,17 @@ impl Record {
     /// be earlier, and windows go back in another section only.
     pub fn begin_section(&mut self) {
         let section = std::mem::take(&mut self.section);
-        self.totals += section.counts;
+        self.counts += section.counts;
         self.run += section.counts;
         self.section_number += u32::from(section.last.is_some() || section.has_windows);
     }
 
     /// Forgets what was counted and scored since the last reset.
     pub fn reset(&mut self) {
-        self.totals = Counts::default();
+        self.counts = Counts::default();
         self.scored_again = 0;
         self.summary = Summary::default();
+        self.totals = StreamTotals::default();
         self.last_score = None;
     }
 
@@ -157,7 +176,7 @@ impl Record {
 
     /// Returns the counts since the start or the last reset, the open section included.
     pub fn counts(&self) -> Counts {
-        let mut counts = self.totals;
+        let mut counts = self.counts;
         counts += self.section.counts;
         counts
     }
@@ -179,6 +198,11 @@ impl Record {
         &self.summary
     }
 
+    /// Returns the totals of scored pairs since the start or the last reset.
+    pub fn totals(&self) -> &StreamTotals {
+        &self.totals
+    }
+
     /// Returns the last score since the start or the last reset.
     pub fn last_score(&self) -> Option<f64> {
         self.last_score
@@ -189,8 +213,8 @@ impl Record {
         self.last_score_time
     }
 
-    /// Returns the sums over all pairs of the results file.
-    pub fn results_totals(&self) -> &Totals {
+    /// Returns the totals of all pairs of the results file.
+    pub fn results_totals(&self) -> &StreamTotals {
         &self.results_totals
     }
 }

@@ -7,15 +7,11 @@
 
 use std::sync::Arc;
 
-use engine::model::pool::Pooled;
-use engine::plan::Plan;
 use engine::scale::{Method, Scaling};
 use gst::prelude::*;
 use gst::{ClockTime, Structure};
 use gst_base::prelude::*;
 use watch::counts::Counts;
-use watch::summary::{Distribution, Summary};
-use watch::window::Figures;
 
 use super::alignment::Alignment;
 use super::caps;
@@ -28,7 +24,8 @@ use super::pad_health::PadHealth;
 use super::pads::{HipVmafPad, PadSettings};
 use super::record::Record;
 use super::report::event::{Event, EventMessage, EventState};
-use super::report::message::{Common, Confidence, PooledMessage, Stats};
+use super::report::figures::{Figures, Together};
+use super::report::message::{Common, PooledMessage, Stats, values_structure};
 use super::report::rows::Heading;
 use super::schedule::Role;
 use super::settings::{PoolMethod, WatchSettings, nick};
@@ -318,37 +315,18 @@ impl Rendition {
         Some(buffer)
     }
 
-    /// The part of a message or meta that follows from column values, be they of a frame or pooled.
-    pub fn common(&self, plan: &Plan, values: &[f64], options: Reported) -> Common {
-        let value = |column: usize| values.get(column).copied().unwrap_or(f64::NAN);
-        let named = |(column, name): (usize, &str)| (name.to_string(), value(column));
-        let first = plan.models.first();
-        let confidence = first
-            .filter(|_| options.confidence)
-            .and_then(|first| first.confidence_columns())
-            .map(|columns| columns.map(value))
-            .map(|[stddev, low, high]| Confidence { stddev, low, high });
-        let metric = |on: bool, key: &str| plan.features.iter().position(|f| on && f.key == key).map(value);
+    /// Returns the part of a message or meta that follows from column values, be they of a frame or pooled.
+    pub fn common(&self, figures: &Figures, values: &[f64]) -> Common {
+        self.named(figures.of_values(values))
+    }
+
+    /// Adds the stream and its section to a part of a message.
+    fn named(&self, common: Common) -> Common {
         Common {
             pad: self.pad.name().to_string(),
             label: self.label(),
-            model: first.map(|first| first.model.name().to_string()).unwrap_or_default(),
             section: self.record.section_number(),
-            score: first.map_or(f64::NAN, |first| value(first.column)),
-            confidence,
-            psnr_y: metric(options.psnr, "psnr_y"),
-            ssim: metric(options.ssim, "float_ssim"),
-            ms_ssim: metric(options.ms_ssim, "float_ms_ssim"),
-            models: plan.models.iter().map(|m| (m.column, m.model.name())).map(named).collect(),
-            // Chroma features of grey video have no value.
-            features: plan
-                .features
-                .iter()
-                .enumerate()
-                .map(|(column, feature)| named((column, &feature.key)))
-                .filter(|(_, value)| !value.is_nan())
-                .collect(),
-            ..Common::default()
+            ..common
         }
     }
 
@@ -366,59 +344,74 @@ impl Rendition {
     /// Ends the section. Returns the message with its figures, if it had frames.
     pub fn end_section(
         &mut self,
-        plan: &Plan,
+        figures: &Figures,
         provenance: Structure,
         reason: &str,
         method: PoolMethod,
-        options: Reported,
     ) -> Option<Structure> {
-        let message = self.record.end_section(method).map(|ended| PooledMessage {
-            common: Common {
-                timestamp: ended.timestamp,
-                stream_time: ended.stream_time,
-                running_time: Some(ended.running_time),
-                duration: Some(ended.duration),
-                ..self.common(plan, &ended.values, options)
-            },
-            pool_method: nick(method),
-            reason: reason.into(),
-            counts: ended.counts,
-            stats: stats(&ended.summary),
-            provenance: Some(provenance),
+        let message = self.record.end_section(method).map(|ended| {
+            let Together { score, stats, aggregates } =
+                figures.together(&ended.summary, &ended.totals, method);
+            PooledMessage {
+                common: Common {
+                    timestamp: ended.timestamp,
+                    stream_time: ended.stream_time,
+                    running_time: Some(ended.running_time),
+                    duration: Some(ended.duration),
+                    model: figures.name().into(),
+                    score,
+                    ..self.common(figures, &ended.values)
+                },
+                pool_method: nick(method),
+                reason: reason.into(),
+                counts: ended.counts,
+                stats,
+                aggregates,
+                provenance: Some(provenance),
+            }
         });
         self.record.begin_section();
         message.map(|message| message.to_structure("pooled"))
     }
 
     /// Returns the message for a window.
-    pub fn window(&mut self, plan: &Plan, figures: &Figures, length: u64, method: PoolMethod) -> Structure {
+    pub fn window(
+        &mut self,
+        figures: &Figures,
+        window: &watch::window::Figures,
+        length: u64,
+        method: PoolMethod,
+    ) -> Structure {
         self.record.has_window();
-        let scored = figures.summary.pool.pooled().map_or(0, |pooled| pooled.count);
-        let first = plan.models.first().map(|first| first.model.name().to_string()).unwrap_or_default();
-        let score = method.of(&figures.summary.pool);
+        let scored = window.summary.pool.pooled().map_or(0, |pooled| pooled.count);
+        let Together { score, stats, aggregates } = figures.together(&window.summary, &window.totals, method);
         let message = PooledMessage {
             common: Common {
-                running_time: Some(running(figures.end)),
+                running_time: Some(running(window.end)),
                 duration: Some(running(length)),
-                pad: self.pad.name().to_string(),
-                label: self.label(),
-                models: vec![(first.clone(), score)],
-                model: first,
-                section: self.record.section_number(),
-                score,
-                ..Common::default()
+                ..self.named(figures.only(score))
             },
             pool_method: nick(method),
             reason: "interval".into(),
-            counts: Counts { scored, ..figures.counts },
-            stats: stats(&figures.summary),
+            counts: Counts { scored, ..window.counts },
+            stats,
+            aggregates,
             provenance: None,
         };
         message.to_structure("window")
     }
 
+    /// Returns the statistics of the last window, or of the whole run where there are no windows.
+    pub fn recent(&self, figures: &Figures) -> Stats {
+        let together = match self.health.figures() {
+            Some(window) => figures.together(&window.summary, &window.totals, PoolMethod::Mean),
+            None => figures.together(self.record.summary(), self.record.totals(), PoolMethod::Mean),
+        };
+        together.stats
+    }
+
     /// Counters and figures since the start, for the property `stats`.
-    pub fn stats(&self) -> Structure {
+    pub fn stats(&self, figures: &Figures) -> Structure {
         let (record, estimate) = (&self.record, self.alignment.estimate());
         let counts = record.counts();
         let mut s = Structure::builder("stats")
@@ -431,45 +424,20 @@ impl Rendition {
         for (name, count) in counts.in_statistics() {
             s.set(name, count);
         }
-        let mut figures = |prefix: &str, stats: Stats| {
+        let mut add = |prefix: &str, stats: Stats| {
             for (name, value) in stats.fields() {
                 s.set(format!("{prefix}-{name}"), value);
             }
         };
+        let together = figures.together(record.summary(), record.totals(), PoolMethod::Mean);
         if counts.scored > 0 {
-            figures("score", stats(record.summary()));
+            add("score", together.stats);
         }
-        if let Some(window) = self.health.figures() {
-            figures("window", stats(&window.summary));
+        if self.health.figures().is_some() {
+            add("window", self.recent(figures));
         }
+        s.set("aggregates", values_structure("aggregates", &together.aggregates));
         s
-    }
-}
-
-/// Values that are reported only if asked for.
-#[derive(Clone, Copy, Debug)]
-pub struct Reported {
-    pub confidence: bool,
-    pub psnr: bool,
-    pub ssim: bool,
-    pub ms_ssim: bool,
-}
-
-/// The distribution of scores, for messages and properties; all figures are not a number without scores.
-pub fn stats(summary: &Summary<impl Distribution>) -> Stats {
-    let nan = f64::NAN;
-    let none = Pooled { count: 0, min: nan, max: nan, mean: nan, harmonic_mean: nan, stddev: nan };
-    let pooled = summary.pool.pooled().unwrap_or(none);
-    Stats {
-        min: pooled.min,
-        max: pooled.max,
-        mean: pooled.mean,
-        harmonic_mean: pooled.harmonic_mean,
-        stddev: pooled.stddev,
-        p1: summary.percentile(1.0),
-        p5: summary.percentile(5.0),
-        p10: summary.percentile(10.0),
-        p50: summary.percentile(50.0),
     }
 }
 

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use engine::plan::Plan;
-use engine::session::{Affected, PairScore, Totals, Wrong};
+use engine::session::{Affected, PairScore, StreamTotals, Totals, Wrong};
 use gst::ClockTime;
 use gst::prelude::*;
 use gst_video::VideoInfo;
@@ -15,10 +15,11 @@ use super::CAT;
 use super::action::{Action, Actions};
 use super::downstream::{Compared, Outcome, Pair, Stamp};
 use super::error::Error;
-use super::memory::import::geometry;
+use super::record::ScoredFrame;
 use super::reference::Reference;
-use super::rendition::{Rendition, Reported};
+use super::rendition::Rendition;
 use super::report::event::{Event, EventMessage};
+use super::report::figures::Figures;
 use super::report::message::{Common, FrameMessage};
 use super::report::meta::{PadScore, ScoreMeta, ScoreState};
 use super::report::provenance::{Provenance, named};
@@ -35,25 +36,20 @@ type MadeBy = [(&'static str, String)];
 /// The conversion of scores to messages, metadata and results.
 pub struct Scores {
     plan: Arc<Plan>,
-    reported: Reported,
     /// Origin of the scores, but for the backend.
     provenance: Provenance,
+    pub figures: Figures,
     has_results: bool,
     /// Scores that do not count are in the results too.
     provisional_results: bool,
 }
 
 impl Scores {
-    pub fn new(settings: &Settings, tunables: &Tunables, plan: Arc<Plan>) -> Self {
+    pub fn new(settings: &Settings, tunables: &Tunables, plan: Arc<Plan>, figures: Figures) -> Self {
         Self {
             provenance: Provenance::new(settings, tunables, &plan),
             plan,
-            reported: Reported {
-                confidence: settings.conf_interval,
-                psnr: settings.psnr,
-                ssim: settings.ssim,
-                ms_ssim: settings.ms_ssim,
-            },
+            figures,
             has_results: settings.results().is_some(),
             provisional_results: settings.results_provisional,
         }
@@ -77,8 +73,8 @@ impl Scores {
         }
     }
 
-    /// Takes the result for a frame of a rendition that waits for it. Returns the time of the frame, and the score of the first model if it
-    /// counts; `None` if there is no score.
+    /// Takes the result for a frame of a rendition that waits for it. Returns the time of the frame, and the score with the
+    /// totals of the pair if it counts; `None` if there is no score.
     pub fn scored(
         &self,
         rendition: &mut Rendition,
@@ -87,12 +83,13 @@ impl Scores {
         made_by: &MadeBy,
         frame_message: bool,
         actions: &mut Actions,
-    ) -> Option<(ClockTime, Option<f64>)> {
+    ) -> Option<(ClockTime, Option<(f64, StreamTotals)>)> {
         let Outcome::Pending(pair) = compared.outcome else { return None };
         let at = stamp.running_time;
         let written = self.has_results && (self.provisional_results || !pair.provisional);
+        let of_pair = StreamTotals::from(&score);
         if written {
-            rendition.record.add_totals(&score.totals);
+            rendition.record.add_totals(&of_pair);
         }
         let PairScore { values, totals, discont, .. } = score;
         let Some(values) = values else {
@@ -106,12 +103,15 @@ impl Scores {
             _ => ScoreState::Scored,
         };
         compared.outcome = Outcome::Known { state, values: values.clone() };
-        let first = self.plan.models.first().and_then(|model| values.get(model.column)).copied();
-        gst::log!(CAT, obj = rendition.pad, "frame {}: {first:?}", stamp.index);
+        let score = self.figures.followed.value(&values).unwrap_or(f64::NAN);
+        gst::log!(CAT, obj = rendition.pad, "frame {}: {score}", stamp.index);
         match state {
             ScoreState::Aligning => rendition.count(at, Counts { aligning: 1, ..Default::default() }),
             ScoreState::Discont => rendition.count(at, Counts { discont: 1, ..Default::default() }),
-            _ => rendition.record.scored(stamp, &values, first, pair.repeated),
+            _ => {
+                let (values, totals, repeated) = (&values[..], &of_pair, pair.repeated);
+                rendition.record.scored(&ScoredFrame { stamp, values, score, totals, repeated });
+            }
         }
         let scored =
             Scored { stamp, section: compared.section, pair: &pair, state, discont, values: &values };
@@ -121,7 +121,7 @@ impl Scores {
         if frame_message {
             actions.push(self.frame_message(rendition, &scored));
         }
-        Some((at, first.filter(|_| state == ScoreState::Scored)))
+        Some((at, (state == ScoreState::Scored).then_some((score, of_pair))))
     }
 
     fn write_row(
@@ -161,7 +161,7 @@ impl Scores {
                 running_time: Some(stamp.running_time),
                 duration: stamp.duration.map(|time| time.0),
                 section: scored.section,
-                ..rendition.common(&self.plan, scored.values, self.reported)
+                ..rendition.common(&self.figures, scored.values)
             },
             index: index_field(stamp.index),
             state: scored.state,
@@ -223,7 +223,7 @@ impl Scores {
         actions.extend(events.into_iter().map(|event| Action::Post(rendition.event(event))));
         for figures in ended {
             let (length, method) = (tunables.watch.window, tunables.pool_method);
-            actions.push(Action::Post(rendition.window(&self.plan, &figures, length, method)));
+            actions.push(Action::Post(rendition.window(&self.figures, &figures, length, method)));
         }
     }
 
@@ -242,7 +242,7 @@ impl Scores {
             actions.extend(events.into_iter().map(|event| Action::Post(rendition.event(event))));
         }
         let provenance = self.provenance.on(made_by).to_structure();
-        let pooled = rendition.end_section(&self.plan, provenance, reason, method, self.reported);
+        let pooled = rendition.end_section(&self.figures, provenance, reason, method);
         actions.extend(pooled.map(Action::Post));
     }
 
@@ -258,11 +258,8 @@ impl Scores {
         if !self.has_results || !reference.has_begun() {
             return;
         }
-        let totals = rendition.record.results_totals();
-        let geometry = reference.input.info.as_ref().and_then(|info| geometry(info));
-        let aggregates = geometry.map(|geometry| totals.aggregates(&self.plan, geometry));
         let ending = Ending {
-            aggregates: aggregates.unwrap_or_default(),
+            aggregates: rendition.record.results_totals().aggregates(&self.plan),
             offset: rendition.offset().saturating_neg(),
             coverage: rendition.record.run_counts().coverage(),
             frames: named(&rendition.record.run_counts().in_files().collect::<Vec<_>>()),
@@ -298,7 +295,7 @@ impl Scores {
             if values.is_empty() {
                 return Some(score);
             }
-            let common = rendition.common(&self.plan, values, self.reported);
+            let common = rendition.common(&self.figures, values);
             Some(PadScore {
                 score: Some(common.score),
                 models: common.models,

@@ -262,6 +262,8 @@ pub struct Settings {
     pub phone_model: bool,
     pub conf_interval: bool,
     pub features: Option<String>,
+    /// The model or feature that scores, alarms and windows follow.
+    pub score: Option<String>,
     pub psnr: bool,
     pub ssim: bool,
     pub ms_ssim: bool,
@@ -472,7 +474,8 @@ impl Settings {
         let options = self.options()?;
         let options: Vec<_> = options.iter().map(|(name, value)| (*name, value.as_str())).collect();
         let extra = self.extra_models.as_deref().unwrap_or_default().split(';');
-        let names = self.model_filename.as_deref().into_iter().chain(extra).map(str::trim);
+        let first = self.model_filename.as_deref().filter(|name| *name != NO_MODEL);
+        let names = first.into_iter().chain(extra).map(str::trim);
         let load = |name| Model::load_with(name, &options);
         let models = names.filter(|name| !name.is_empty()).map(load).collect::<Result<_, _>>()?;
 
@@ -508,6 +511,8 @@ impl Settings {
 
 /// The model used unless another is set.
 pub const DEFAULT_MODEL: &str = "vmaf_v0.6.1";
+/// The name that stands for no model.
+const NO_MODEL: &str = "none";
 
 impl Default for Settings {
     fn default() -> Self {
@@ -519,6 +524,7 @@ impl Default for Settings {
             phone_model: false,
             conf_interval: false,
             features: None,
+            score: None,
             psnr: false,
             ssim: false,
             ms_ssim: false,

@@ -12,7 +12,7 @@ use engine::audit::Verify;
 use engine::backend::cpu::Cpu;
 use engine::backend::hip::{self, Hip};
 use engine::backend::{self, Backend as _, BackendError};
-use engine::model::ScoreOptions;
+use engine::model::{Model, ScoreOptions};
 use engine::plan::Plan;
 use engine::session::Session;
 use gpu::Selection;
@@ -26,6 +26,7 @@ use super::error::Error;
 use super::imp::HipVmaf;
 use super::messages::{Counts, Messages};
 use super::pads::{DISTORTED, HipVmafPad};
+use super::report::figures::{Figures, followed};
 use super::report::results::{Results, of_rendition};
 use super::report::writer::{Job, Writer};
 use super::settings::{Backend, Output, Settings};
@@ -42,15 +43,13 @@ impl HipVmaf {
     fn plan(settings: &Settings) -> Result<Plan, Error> {
         let (models, features) = settings.wanted()?;
         let setting = |property, reason: &str| Error::Setting { property, reason: reason.into() };
-        let Some(first) = models.first() else {
-            return Err(setting("model-filename", "no model is set; name one, such as vmaf_v0.6.1"));
-        };
-        if settings.conf_interval && first.bootstrap_members().is_none() {
-            let reason = format!(
-                "{} has no confidence interval; use a bootstrap model, such as vmaf_b_v0.6.3",
-                first.name()
-            );
-            return Err(setting("conf-interval", &reason));
+        if models.is_empty() && features.is_empty() {
+            let reason = "there is nothing to compute; name a model, such as vmaf_v0.6.1, or set features";
+            return Err(setting("model-filename", reason));
+        }
+        if settings.conf_interval && models.first().and_then(Model::bootstrap_members).is_none() {
+            let reason = "only bootstrap models have a confidence interval; set model-filename to one, such as vmaf_b_v0.6.3";
+            return Err(setting("conf-interval", reason));
         }
         let options = ScoreOptions {
             clip: !settings.disable_clip,
@@ -167,7 +166,7 @@ impl HipVmaf {
     pub(super) fn check(&self) -> Result<(), Error> {
         let settings = lock(&self.settings).clone();
         settings.check(&lock(&self.watch))?;
-        Self::plan(&settings)?;
+        followed(&settings, &Self::plan(&settings)?)?;
         if settings.backend != Backend::Cpu {
             match hip::open(&self.selection(&settings)) {
                 Ok(device) => *lock(&self.gpu) = Some(device),
@@ -194,6 +193,7 @@ impl HipVmaf {
         *lock(&self.run().messages) = Some(Arc::new(messages));
         let (settings, tunables) = (lock(&self.settings).clone(), self.tunables());
         let plan = Arc::new(Self::plan(&settings)?);
+        let figures = Figures::new(&settings, plan.clone())?;
         gst::debug!(CAT, imp = self, "{plan}");
         let (backend, fallback) = self.backend(&settings)?;
         let mut session = Session::new(plan.clone(), backend, settings.subsample);
@@ -226,7 +226,8 @@ impl HipVmaf {
         worker.jobs().verify(tunables.verify, tunables.on_wrong_score);
         let reference = self.reference().clone();
         let upcoming = self.upcoming(&reference);
-        let mut state = State::new(&settings, tunables, plan, used, worker.jobs(), reference, upcoming);
+        let mut state =
+            State::new(&settings, tunables, plan, figures, used, worker.jobs(), reference, upcoming);
         for pad in self.distorted() {
             let number = self.next_number.fetch_add(1, Ordering::Relaxed);
             self.open_results(number, &pad)?;

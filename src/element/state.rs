@@ -37,6 +37,7 @@ use super::pushing::Pushing;
 use super::reference::Reference;
 use super::rendition::{Rendition, Rules, Shown, Trouble};
 use super::report::event::{Event, EventMessage, EventState};
+use super::report::figures::Figures;
 use super::report::message::ScoreState;
 use super::schedule::Role;
 use super::scores::Scores;
@@ -86,6 +87,7 @@ impl State {
         settings: &Settings,
         tunables: Tunables,
         plan: Arc<Plan>,
+        figures: Figures,
         used: Used,
         jobs: Jobs,
         reference: AggregatorPad,
@@ -101,9 +103,9 @@ impl State {
             output: settings.output,
             tunables,
             begun: ClockTime::ZERO,
-            streams: Streams::new(Reference::new(reference, upcoming), rules),
+            streams: Streams::new(Reference::new(reference, upcoming), rules, !plan.models.is_empty()),
             heads: Heads::new(settings.pairing),
-            scores: Scores::new(settings, &tunables, plan.clone()),
+            scores: Scores::new(settings, &tunables, plan.clone(), figures),
             work: Work::new(plan, jobs, used, settings.follows_input()),
             tally: Tally::new(settings.metrics_filename.as_ref().map(PathBuf::from)),
             downstream: Downstream::new(settings.attach_meta),
@@ -261,12 +263,18 @@ impl State {
 
     /// Counters and figures since the start of a distorted pad, for its property `stats`.
     pub fn pad_stats(&self, pad: &HipVmafPad) -> Option<Structure> {
-        Some(self.streams.renditions.iter().find(|rendition| rendition.pad == *pad)?.stats())
+        Some(
+            self.streams
+                .renditions
+                .iter()
+                .find(|rendition| rendition.pad == *pad)?
+                .stats(&self.scores.figures),
+        )
     }
 
     /// Returns counters and figures of `dist_sink`, with those that concern all renditions, for the element's property `stats`.
     pub fn stats(&self) -> Structure {
-        let first = self.streams.renditions.first().map(Rendition::stats);
+        let first = self.streams.renditions.first().map(|first| first.stats(&self.scores.figures));
         let mut stats = first.unwrap_or_else(|| Structure::new_empty("stats"));
         stats.set("in-flight", self.downstream.count_pending() as u64);
         self.tally.add_to(&mut stats, &self.tunables.watch);
@@ -701,10 +709,10 @@ impl State {
         let rendition = &mut self.streams.renditions[i];
         let Some(pending) = self.downstream.pending(number, index) else { return };
         let scored = self.scores.scored(rendition, pending, score, made_by, message, actions);
-        let Some((at, score)) = scored else { return };
+        let Some((at, counted)) = scored else { return };
         let rendition = &mut self.streams.renditions[i];
         self.scores.advance(rendition, at, &self.tunables, actions);
-        let event = score.and_then(|score| rendition.health.scored(at, score));
+        let event = counted.and_then(|(score, totals)| rendition.health.scored(at, score, &totals));
         actions.extend(event.map(|event| self.streams.event(Some(i), event)));
         self.write_metrics(at, actions);
     }
@@ -730,13 +738,13 @@ impl State {
     /// Asks for a new metrics file, once per interval.
     fn write_metrics(&mut self, now: ClockTime, actions: &mut Actions) {
         let watch = &self.tunables.watch;
-        let job = self.tally.metrics_job(now, &self.work.plan, &self.streams.renditions, watch);
+        let job = self.tally.metrics_job(now, &self.scores.figures, &self.streams.renditions, watch);
         actions.extend(job.map(Action::Write));
     }
 
     /// Returns the figures for Prometheus.
     pub fn figures(&self) -> prometheus::Figures {
-        self.tally.figures(&self.work.plan, &self.streams.renditions, &self.tunables.watch)
+        self.tally.figures(&self.scores.figures, &self.streams.renditions, &self.tunables.watch)
     }
 
     // Frames that leave.

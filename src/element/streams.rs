@@ -38,6 +38,8 @@ pub struct Streams {
     /// Counts the renditions that came and went, which decisions do not survive.
     pub generation: u64,
     rules: Rules,
+    /// VMAF is among what is computed.
+    has_models: bool,
     /// A warning was posted that the models are not for this video.
     warned_hdr: bool,
     /// The doubts about metrics that were reported.
@@ -45,8 +47,9 @@ pub struct Streams {
 }
 
 impl Streams {
-    pub fn new(reference: Reference, rules: Rules) -> Self {
-        Self { reference, renditions: vec![], generation: 0, rules, warned_hdr: false, doubts: vec![] }
+    pub fn new(reference: Reference, rules: Rules, has_models: bool) -> Self {
+        let (renditions, doubts) = (vec![], vec![]);
+        Self { reference, renditions, generation: 0, rules, has_models, warned_hdr: false, doubts }
     }
 
     /// Adds a distorted stream, numbered by the caller.
@@ -324,7 +327,8 @@ impl Streams {
 
     /// Warns, once, that the models are not for such video.
     pub fn warn_of_hdr(&mut self, colors: Option<Colors>, pad: String, actions: &mut Actions) {
-        if let Some(transfer) = colors.and_then(Colors::hdr)
+        if self.has_models
+            && let Some(transfer) = colors.and_then(Colors::hdr)
             && !std::mem::replace(&mut self.warned_hdr, true)
         {
             actions.push(Action::Warn(Error::Hdr { pad, transfer }));

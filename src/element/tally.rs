@@ -5,14 +5,14 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use engine::plan::Plan;
 use gst::prelude::*;
 use gst::{ClockTime, Structure};
 use watch::compute_time::ComputeTime;
 use watch::prometheus;
 
-use super::rendition::{Rendition, stats};
+use super::rendition::Rendition;
 use super::report::event::Event;
+use super::report::figures::Figures;
 use super::report::writer::Job;
 use super::settings::WatchSettings;
 
@@ -94,7 +94,7 @@ impl Tally {
     pub fn metrics_job(
         &mut self,
         now: ClockTime,
-        plan: &Plan,
+        figures: &Figures,
         renditions: &[Rendition],
         watch: &WatchSettings,
     ) -> Option<Job> {
@@ -104,37 +104,34 @@ impl Tally {
             return None;
         }
         self.interval = Some(interval);
-        Some(Job::Metrics(path, self.figures(plan, renditions, watch)))
+        Some(Job::Metrics(path, self.figures(figures, renditions, watch)))
     }
 
     /// Returns the figures for Prometheus.
     pub fn figures(
         &self,
-        plan: &Plan,
+        figures: &Figures,
         renditions: &[Rendition],
         watch: &WatchSettings,
     ) -> prometheus::Figures {
-        let model = plan.models.first().map(|first| first.model.name()).unwrap_or_default();
         let compute_time = self.compute_time.mean().map(|_| prometheus::ComputeTime {
             quantiles: QUANTILES.into_iter().zip(self.quantiles(watch, QUANTILES)).collect(),
             sum: self.compute_time.sum(),
             count: self.compute_time.count(),
         });
-        let pads = renditions.iter().map(|rendition| pad_figures(rendition, model)).collect();
+        let pads = renditions.iter().map(|rendition| pad_figures(rendition, figures)).collect();
         prometheus::Figures { pads, compute_time, not_verified: self.not_verified }
     }
 }
 
 /// Returns the figures of one rendition: of the last window, or of the whole run where there are no windows.
-fn pad_figures(rendition: &Rendition, model: &str) -> prometheus::Pad {
-    let all = || stats(rendition.record.summary());
-    let figures = rendition.health.figures().map_or_else(all, |window| stats(&window.summary));
-    let score = |(stat, value)| prometheus::Score { model: model.into(), stat, value };
+fn pad_figures(rendition: &Rendition, figures: &Figures) -> prometheus::Pad {
+    let score = |(stat, value)| prometheus::Score { model: figures.name().into(), stat, value };
     let counts = rendition.record.counts();
     prometheus::Pad {
         name: rendition.pad.name().to_string(),
         label: rendition.label(),
-        scores: figures.fields().into_iter().map(score).collect(),
+        scores: rendition.recent(figures).fields().into_iter().map(score).collect(),
         frames: vec![
             ("scored", counts.scored - rendition.record.scored_again()),
             ("unpaired", counts.unpaired),

@@ -358,6 +358,8 @@ struct History {
     recent: VecDeque<Group>,
     /// The number of the last ones that were not submitted to the session, because no pair has needed them so far.
     unsubmitted: usize,
+    /// Pairs were submitted since the run began.
+    has_pairs: bool,
     /// The number of reference frames that the last pair still waits for.
     waited_for: usize,
 }
@@ -433,6 +435,9 @@ impl Worker {
                     self.history.unsubmitted = self.history.recent.len();
                     self.history.waited_for = 0;
                     self.attempt(|worker| worker.prepare(setup));
+                    if self.history.has_pairs {
+                        self.session.has_lost_pictures();
+                    }
                 }
                 Job::Group(group) => self.follow_reference(group),
                 Job::Gap if self.history.unsubmitted == 0 => self.attempt(Self::gap),
@@ -470,6 +475,7 @@ impl Worker {
             self.submit_unsubmitted();
             self.history.waited_for =
                 if is_pair { self.session.lookahead() as usize } else { self.history.waited_for - 1 };
+            self.history.has_pairs |= is_pair;
             self.submit_when_possible(group, true);
         } else {
             self.done(&group);

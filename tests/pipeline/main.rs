@@ -22,6 +22,7 @@ mod keys;
 mod live;
 mod memory;
 mod metas;
+mod metrics;
 mod motion;
 mod output;
 mod pairing;
@@ -68,6 +69,7 @@ const EVERY_BACKEND: &[&[Function]] = &[
     live::TESTS,
     memory::TESTS,
     metas::TESTS,
+    metrics::TESTS,
     motion::TESTS,
     pairing::TESTS,
     reference::TESTS,

@@ -139,16 +139,17 @@ impl Plan {
     }
 
     /// Finds a value to follow: a model or a feature by its name, or a figure of many pairs, such as `cvvdp`, that stands in
-    /// place of a feature's mean.
+    /// place of a feature's mean. The suffix of options may be left out where that leaves one value.
     pub fn followed(&self, name: &str) -> Option<Followed> {
-        let model = self.models.iter().find(|planned| planned.model.name() == name);
-        if let Some(model) = model {
-            return Some(Followed::column(model.column));
-        }
-        let mut figures = (0..self.features.len()).filter_map(|column| self.figure(column));
-        let feature = || self.features.iter().position(|feature| feature.key == name);
-        let figure = figures.find(|figure| figure.aggregate.as_deref() == Some(name));
-        figure.or_else(|| feature().map(Followed::column))
+        let all = self.all_followed();
+        let with_name = |named: &&(String, String, Followed)| named.0 == name;
+        let mut without_suffix = all.iter().filter(|(_, plain, _)| plain == name);
+        let found =
+            all.iter().find(with_name).or_else(|| match (without_suffix.next(), without_suffix.next()) {
+                (Some(only), None) => Some(only),
+                _ => None,
+            });
+        found.map(|(_, _, followed)| followed.clone())
     }
 
     /// Returns the value to follow without a choice: the first model, else the first feature, or the figure in place of
@@ -163,9 +164,27 @@ impl Plan {
 
     /// Returns the names of all values to follow.
     pub fn followable(&self) -> Vec<String> {
-        let models = self.models.iter().map(|planned| planned.model.name().to_string());
-        let figures = (0..self.features.len()).filter_map(|column| self.figure(column)?.aggregate);
-        models.chain(self.features.iter().map(|feature| feature.key.clone())).chain(figures).collect()
+        self.all_followed().into_iter().map(|(name, ..)| name).collect()
+    }
+
+    /// Returns all values to follow: name, name without the suffix of options, value.
+    fn all_followed(&self) -> Vec<(String, String, Followed)> {
+        let model = |planned: &PlannedModel| {
+            let name = planned.model.name().to_string();
+            (name.clone(), name, Followed::column(planned.column))
+        };
+        let mut all: Vec<_> = self.models.iter().map(model).collect();
+        for (column, PlannedFeature { source, key, .. }) in self.features.iter().enumerate() {
+            let suffix = self.sources[*source].extractor.suffix();
+            let plain = |name: &str| name.strip_suffix(&suffix).unwrap_or(name).to_string();
+            all.push((key.clone(), plain(key), Followed::column(column)));
+            if let Some(figure) = self.figure(column)
+                && let Some(name) = figure.aggregate.clone()
+            {
+                all.push((name.clone(), plain(&name), figure));
+            }
+        }
+        all
     }
 
     /// Returns the figure of many pairs that stands in place of the mean of a feature.
@@ -385,9 +404,12 @@ mod tests {
         let mut values = vec![f64::NAN; plan.columns.len()];
         values[column("cvvdp_q_display_standard_fhd")] = 0.0;
         assert_eq!(followed.value(&values), Some(10.0));
-        for name in ["", "cvvdp", "axpsnr_y", "vmaf"] {
+        assert_eq!(plan.followed("cvvdp").unwrap().aggregate.as_deref(), Some(figure));
+        let several = with_features(&[], "vif=vif_enhn_gain_limit=1.5;vif=vif_enhn_gain_limit=2");
+        for name in ["", "axpsnr_y", "vmaf"] {
             assert!(plan.followed(name).is_none(), "{name}");
         }
+        assert!(several.followed("integer_vif_scale0").is_none(), "either may be meant");
         assert!(plan.followable().iter().all(|name| plan.followed(name).is_some()));
         assert!(plan.followable().iter().any(|name| name == figure));
 

@@ -49,6 +49,8 @@ pub struct PairScore {
     pub values: Option<Vec<f64>>,
     /// The amounts that the pair adds to the stream's totals; pairs that subsampling skips add to them too.
     pub totals: Totals,
+    /// The geometry of its reference frame.
+    pub geometry: Geometry,
 }
 
 /// Totals of many pairs, from which figures of the whole stream are computed. The caller keeps them.
@@ -94,6 +96,37 @@ impl Totals {
             numbers = others;
         }
         aggregates
+    }
+}
+
+/// Totals of the pairs of a stream since the geometry of its frames last changed: figures of several geometries together
+/// are not defined.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct StreamTotals {
+    geometry: Option<Geometry>,
+    totals: Totals,
+}
+
+impl From<&PairScore> for StreamTotals {
+    fn from(pair: &PairScore) -> Self {
+        Self { geometry: Some(pair.geometry), totals: pair.totals.clone() }
+    }
+}
+
+impl AddAssign<&Self> for StreamTotals {
+    /// Adds the totals of later pairs. Those of another geometry take the place of all before.
+    fn add_assign(&mut self, later: &Self) {
+        if later.geometry.is_some() && later.geometry != self.geometry {
+            *self = Self { geometry: later.geometry, totals: Totals::default() };
+        }
+        self.totals += &later.totals;
+    }
+}
+
+impl StreamTotals {
+    /// Computes the figures of all pairs: names and values. The pairs must come from sessions with this plan.
+    pub fn aggregates(&self, plan: &Plan) -> Vec<(Cow<'static, str>, f64)> {
+        self.geometry.map(|geometry| self.totals.aggregates(plan, geometry)).unwrap_or_default()
     }
 }
 
@@ -205,6 +238,8 @@ pub struct Session {
     tracks: Vec<Track>,
     /// Number of reference frames since the last gap.
     since_gap: usize,
+    /// Number of groups with pairs since the pictures were lost that metrics keep of all streams.
+    since_loss: usize,
     /// Sums of the latest reference frames of the run, oldest first, as many as values depend on.
     history: VecDeque<FrameSums>,
     queue: VecDeque<QueueItem>,
@@ -236,6 +271,7 @@ impl Session {
             scalings: vec![],
             tracks: vec![],
             since_gap: usize::MAX,
+            since_loss: usize::MAX,
             history: VecDeque::new(),
             queue: VecDeque::new(),
             pairs: 0,
@@ -318,13 +354,16 @@ impl Session {
                 let ticket = backend.submit(Group { history_only: true, ..group })?;
                 backend.wait(ticket)?;
             }
-            if self.work.history() > 0 {
-                // Earlier distorted pictures are not there.
-                self.since_gap = 0;
-            }
+            self.has_lost_pictures();
         }
         self.backend = backend;
         Ok(())
+    }
+
+    /// Notes that frames to come follow those from before [`Session::prepare`], which metrics that keep pictures do not have:
+    /// pairs are marked until these have as many again as they read.
+    pub fn has_lost_pictures(&mut self) {
+        self.since_loss = 0;
     }
 
     /// Returns how many earlier reference pictures of a run the metrics read.
@@ -502,23 +541,25 @@ impl Session {
                         self.complete(rendition, scores);
                     }
                     let lookback = self.plan.lookback();
+                    let discont = self.since_gap < lookback || self.since_loss < self.work.history();
+                    let pairs = !renditions.is_empty();
                     for (rendition, mut sums) in renditions.into_iter().zip(sums) {
                         if self.work.get::<Damage>().is_some() {
                             self.damage.push_back((rendition, tag, sums.take::<Damage>()));
                         }
                         let totals = Totals::of(&self.plan, &sums, geometry);
                         let track = &mut self.tracks[rendition];
-                        let discont = self.since_gap < lookback.max(self.work.history());
                         track.push(&sums, Pending::Pair { tag, discont, left_out: history_only, totals });
                         self.complete(rendition, scores);
                     }
                     self.since_gap = self.since_gap.saturating_add(1);
+                    self.since_loss = self.since_loss.saturating_add(pairs.into());
                     self.history.push_back(history);
                     let more = self.history.len().saturating_sub(lookback);
                     self.history.drain(..more);
                 }
                 QueueItem::Gap => {
-                    self.since_gap = 0;
+                    (self.since_gap, self.since_loss) = (0, 0);
                     self.tracks.iter_mut().for_each(Track::mark);
                 }
                 QueueItem::Finish { rendition, broken } => {
@@ -533,6 +574,7 @@ impl Session {
                 QueueItem::End { broken } => {
                     self.history.clear();
                     self.since_gap = if broken { 0 } else { usize::MAX };
+                    self.since_loss = self.since_gap;
                     for rendition in 0..self.tracks.len() {
                         self.tracks[rendition].finish();
                         if broken && self.plan.lookback() > 0 {
@@ -662,10 +704,12 @@ impl Session {
 
     /// Takes the pending pairs of a rendition whose values are all known.
     fn complete(&mut self, rendition: usize, scores: &mut Vec<PairScore>) {
+        // Without a geometry there are no pairs.
+        let Some(geometry) = self.geometry else { return };
         while let Some((pending, sources)) = self.tracks[rendition].pop() {
             let Pending::Pair { tag, discont, left_out, totals } = pending else { continue };
             let values = (!left_out).then(|| self.values(&sources));
-            scores.push(PairScore { rendition, tag, discont, values, totals });
+            scores.push(PairScore { rendition, tag, discont, values, totals, geometry });
         }
     }
 

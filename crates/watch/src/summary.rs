@@ -2,12 +2,9 @@
 
 //! Statistics of scores: in constant memory for endless streams, exact for windows.
 
-use engine::model::pool::Pool;
+use std::collections::BTreeMap;
 
-/// Width of a histogram bin.
-const STEP: f64 = 0.05;
-/// Bins up to 110, the highest score of any model.
-const BINS: usize = 2200;
+use engine::model::pool::Pool;
 
 /// A distribution of values.
 pub trait Distribution: Default {
@@ -49,41 +46,52 @@ impl Distribution for Values {
     }
 }
 
-/// Counts values in steps of 0.05 from 0 to 110; values outside count at the ends.
-#[derive(Clone, Debug)]
+/// Counts values by their sign, power of two and next 11 binary digits, so that percentiles are accurate to 1/4096 of
+/// their value, be it a score, decibels or a share. Memory grows with the range of the values, not with their number.
+#[derive(Clone, Debug, Default)]
 pub struct Histogram {
-    bins: Vec<u64>,
+    bins: BTreeMap<i32, u64>,
     count: u64,
 }
 
-impl Default for Histogram {
-    fn default() -> Self {
-        Self { bins: vec![0; BINS], count: 0 }
-    }
+/// Binary digits of a single-precision number that do not matter.
+const DROPPED: u32 = 12;
+
+/// Returns the bin of a value. Bins are in the order of their values.
+fn bin(value: f64) -> i32 {
+    let bits = (value as f32).to_bits();
+    let magnitude = ((bits & i32::MAX as u32) >> DROPPED) as i32;
+    if value < 0.0 { -1 - magnitude } else { magnitude }
+}
+
+/// Returns the value in the middle of a bin.
+fn middle(bin: i32) -> f64 {
+    let magnitude = if bin < 0 { -1 - bin } else { bin } as u32;
+    let middle = f64::from(f32::from_bits((magnitude << DROPPED) | (1 << (DROPPED - 1))));
+    if bin < 0 { -middle } else { middle }
 }
 
 impl Distribution for Histogram {
     fn push(&mut self, value: f64) {
-        // A float to integer cast saturates: negative values and NaN become 0.
-        self.bins[((value / STEP) as usize).min(BINS - 1)] += 1;
+        *self.bins.entry(bin(value)).or_default() += 1;
         self.count += 1;
     }
 
     fn merge(&mut self, other: &Self) {
-        self.bins.iter_mut().zip(&other.bins).for_each(|(bin, other)| *bin += other);
+        for (bin, count) in &other.bins {
+            *self.bins.entry(*bin).or_default() += count;
+        }
         self.count += other.count;
     }
 
-    /// Accurate to a bin: returns the middle of the value's bin.
     fn percentile(&self, percent: f64) -> f64 {
         let rank = rank(percent, self.count);
         let mut seen = 0;
-        let bin = self.bins.iter().position(|n| {
-            seen += n;
+        let bin = self.bins.iter().find(|(_, count)| {
+            seen += **count;
             seen >= rank
         });
-        // Division by an integer gives short decimals.
-        bin.map_or(0.0, |bin| (2 * bin + 1) as f64 / (2.0 / STEP))
+        bin.map_or(0.0, |(bin, _)| middle(*bin))
     }
 }
 
@@ -123,13 +131,38 @@ mod tests {
     use super::*;
 
     #[test]
-    fn percentiles_are_right_to_a_bin() {
-        let mut summary: Summary = Summary::default();
-        for i in 0..1000 {
-            summary.push(f64::from(i) / 10.0);
+    fn percentiles_are_accurate_at_any_scale() {
+        for scale in [1e-6, 1e-3, 0.1, 1.0, 1e4, -1.0] {
+            let mut summary: Summary = Summary::default();
+            for i in 0..1000 {
+                summary.push(f64::from(i) / 10.0 * scale);
+            }
+            let rank =
+                |percent: f64| if scale < 0.0 { 1000.0 - percent * 10.0 } else { percent * 10.0 - 1.0 };
+            for percent in [1.0, 5.0, 10.0, 50.0, 100.0] {
+                let exact = rank(percent) / 10.0 * scale;
+                let found = summary.percentile(percent);
+                assert!(
+                    (found - exact).abs() <= exact.abs() / 4095.0,
+                    "{percent} of {scale}: {found}, {exact}"
+                );
+            }
         }
-        for (percent, exact) in [(1.0, 0.9), (5.0, 4.9), (10.0, 9.9), (50.0, 49.9), (100.0, 99.9)] {
-            assert!((summary.percentile(percent) - exact).abs() <= STEP, "{percent}");
+    }
+
+    #[test]
+    fn merged_percentiles_are_those_of_all_values() {
+        let mut parts: [Summary; 2] = Default::default();
+        let mut all: Summary = Summary::default();
+        for i in 0..1000 {
+            let value = f64::from((i * 7919) % 1000) / 9.0 - 20.0;
+            parts[i as usize % 2].push(value);
+            all.push(value);
+        }
+        let [mut first, second] = parts;
+        first.merge(&second);
+        for percent in [0.0, 1.0, 20.0, 50.0, 99.0] {
+            assert_eq!(first.percentile(percent), all.percentile(percent));
         }
     }
 
@@ -148,22 +181,12 @@ mod tests {
     }
 
     #[test]
-    fn middles_of_bins_have_few_decimals() {
-        let mut summary: Summary = Summary::default();
-        (0..2000).for_each(|i| summary.push(f64::from(i) * STEP + 0.01));
-        for percent in 1..100 {
-            let text = summary.percentile(f64::from(percent)).to_string();
-            assert!(text.len() <= 7, "{text}");
-        }
-    }
-
-    #[test]
     fn odd_values_do_not_disturb() {
         let mut summary: Summary = Summary::default();
         assert!(summary.percentile(50.0).is_nan());
         summary.push(-5.0);
         summary.push(1e9);
-        assert_eq!(summary.percentile(50.0), 0.025);
+        assert!((summary.percentile(50.0) + 5.0).abs() < 0.002);
         summary.push(f64::NAN);
         summary.percentile(50.0);
         let mut same: Summary = Summary::default();

@@ -5,6 +5,8 @@
 //! Running time is divided into slices of one interval, or of several if the window would have more than
 //! `MAX_SLICES`. A window keeps the scores of its frames, eight bytes each, so its percentiles are exact.
 
+use engine::session::StreamTotals;
+
 use crate::counts::Counts;
 use crate::summary::{Summary, Values};
 
@@ -18,6 +20,8 @@ pub struct Figures {
     pub end: u64,
     /// Statistics of its scores.
     pub summary: Summary<Values>,
+    /// Totals of its scored pairs.
+    pub totals: StreamTotals,
     /// Its other counts.
     pub counts: Counts,
 }
@@ -27,6 +31,7 @@ struct Slice {
     /// Number of the slice of running time; the ring reuses places.
     number: u64,
     summary: Summary<Values>,
+    totals: StreamTotals,
     counts: Counts,
 }
 
@@ -52,11 +57,12 @@ impl Window {
         Self { interval, intervals, slices: vec![Slice::default(); slices].into(), current: None }
     }
 
-    /// Adds the score of the frame with this running time in ns. A frame of an interval that has ended counts in the
-    /// current one. Call [`Self::advance`] with this time first.
-    pub fn push(&mut self, running_time: u64, score: f64) {
+    /// Adds the score and the totals of the frame with this running time in ns. A frame of an interval that has ended
+    /// counts in the current one. Call [`Self::advance`] with this time first.
+    pub fn push(&mut self, running_time: u64, score: f64, totals: &StreamTotals) {
         if let Some(slice) = self.slice(running_time) {
             slice.summary.push(score);
+            slice.totals += totals;
         }
     }
 
@@ -96,6 +102,7 @@ impl Window {
         let (later, earlier) = self.slices.split_at(self.place(newest) + 1);
         for slice in earlier.iter().chain(later).filter(|s| (oldest..=newest).contains(&s.number)) {
             figures.summary.merge(&slice.summary);
+            figures.totals += &slice.totals;
             figures.counts += slice.counts;
         }
         figures
@@ -137,7 +144,7 @@ mod tests {
         for i in 0..=250 {
             let time = i * SECOND / 50;
             all.extend(ends(&mut window, time));
-            window.push(time, i as f64 / 10.0);
+            window.push(time, i as f64 / 10.0, &StreamTotals::default());
         }
         assert_eq!(all, [(1, 50), (2, 100), (3, 150), (4, 150), (5, 150)]);
         let figures = window.advance(6 * SECOND).unwrap();
@@ -150,7 +157,7 @@ mod tests {
     fn silence_is_reported() {
         let mut window = Window::new(2 * SECOND, SECOND);
         assert!(window.advance(0).is_none());
-        window.push(0, 50.0);
+        window.push(0, 50.0, &StreamTotals::default());
         let counts = Counts {
             unpaired: 2,
             skipped: 3,
@@ -174,19 +181,19 @@ mod tests {
     fn leaps_are_reported_at_both_ends() {
         let mut window = Window::new(2 * SECOND, SECOND);
         assert_eq!(ends(&mut window, 7 * SECOND), []);
-        window.push(7 * SECOND, 50.0);
+        window.push(7 * SECOND, 50.0, &StreamTotals::default());
         let hours = 10_000 * SECOND;
         assert_eq!(ends(&mut window, hours), [(8, 1), (10_000, 0)]);
-        window.push(hours, 50.0);
+        window.push(hours, 50.0, &StreamTotals::default());
         // Late frames count in the open interval.
         assert_eq!(ends(&mut window, hours - SECOND), []);
-        window.push(hours - SECOND, 50.0);
+        window.push(hours - SECOND, 50.0, &StreamTotals::default());
         assert_eq!(ends(&mut window, 0), []);
-        window.push(0, 50.0);
+        window.push(0, 50.0, &StreamTotals::default());
         assert_eq!(ends(&mut window, hours + SECOND), [(10_001, 3)]);
         window.restart();
         assert_eq!(ends(&mut window, 0), []);
-        window.push(0, 50.0);
+        window.push(0, 50.0, &StreamTotals::default());
         assert_eq!(ends(&mut window, SECOND), [(1, 1)]);
     }
 
@@ -199,7 +206,7 @@ mod tests {
             while let Some(figures) = window.advance(time) {
                 last = figures.summary.pool.pooled().unwrap().count;
             }
-            window.push(time, 50.0);
+            window.push(time, 50.0, &StreamTotals::default());
         }
         assert!((3600 - 60..=3600 + 60).contains(&last), "{last}");
     }
@@ -226,7 +233,7 @@ mod tests {
                     prop_assert_eq!(got.map(|p| (p.count, p.min, p.max)), expected.map(|p| (p.count, p.min, p.max)));
                     prop_assert_eq!(figures.end % interval, 0);
                 }
-                window.push(now, score);
+                window.push(now, score, &StreamTotals::default());
                 frames.push((now, score));
             }
         }
@@ -246,7 +253,7 @@ mod tests {
                     prop_assert!(figures.end > last || figures.end == u64::MAX, "each interval ends once");
                     last = figures.end;
                 }
-                window.push(time, score);
+                window.push(time, score, &StreamTotals::default());
                 window.count(time, Counts { unpaired: 1, ..Counts::default() });
             }
         }

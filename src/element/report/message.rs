@@ -64,7 +64,7 @@ pub enum VmafMessage {
     Window(PooledMessage),
 }
 
-/// Fields of every message: its place in the stream, and the score of the first model.
+/// Fields of every message: its place in the stream, and its scores.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Common {
     /// Presentation timestamp of the scored reference frame; pooled: of the end of the last one; not for windows.
@@ -77,11 +77,11 @@ pub struct Common {
     pub pad: String,
     /// The user's name for that stream; the pad name unless set.
     pub label: String,
-    /// Name of the first model.
+    /// Name of the score: that of a model or a feature. See the property `score`.
     pub model: String,
     /// Counts caps changes, flushes and resets of this stream, from 0.
     pub section: u32,
-    /// Score of the first model: within the model's range, mostly 0..=100, unless its clipping is disabled.
+    /// The score: of a model within its range, mostly 0..=100, unless its clipping is disabled; of a feature in its unit.
     pub score: f64,
     /// Bounds of the 95 % confidence interval and the bootstrap standard deviation, with `conf-interval`.
     pub confidence: Option<Confidence>,
@@ -134,12 +134,17 @@ pub struct PooledMessage {
     /// Numbers of frames by result.
     pub counts: Counts,
     pub stats: Stats,
+    /// Figures of all scored frames together that are no mean of values of frames, named as in results files: `cvvdp` in
+    /// JOD, `axpsnr_y` and `apsnr_y` in dB and the like. After new caps of the reference, a window has those of the frames
+    /// since then.
+    pub aggregates: Values,
     /// Origin of the scores: version, backend and device, models with SHA-256 of their files, settings. Not in windows.
     pub provenance: Option<Structure>,
 }
 
-/// Distribution of the first model's score over the pooled frames. Percentiles are exact in windows, else accurate to
-/// 0.05.
+/// Distribution of the score over the pooled frames. Percentiles are exact in windows, else accurate to 1/4096 of their
+/// value. Of a score that is no mean of frames (`cvvdp`), `mean` is the score, there is no `harmonic_mean`, and the others
+/// are those of single frames in its unit.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Stats {
     pub min: f64,
@@ -292,6 +297,7 @@ impl PooledMessage {
         for (name, value) in self.stats.fields() {
             s.set(name, value);
         }
+        s.set("aggregates", values_structure("aggregates", &self.aggregates));
         if let Some(provenance) = &self.provenance {
             s.set("provenance", provenance);
         }
@@ -305,6 +311,7 @@ impl PooledMessage {
             reason: field(s, "reason")?,
             counts: Counts::of_message(|name| field(s, name))?,
             stats: Stats::parse(s)?,
+            aggregates: values_field(s, "aggregates"),
             provenance: s.get("provenance").ok(),
         })
     }
@@ -413,6 +420,7 @@ mod tests {
             },
             provenance: Some(Structure::builder("provenance").field("version", "0.1.0").build()),
             stats: Stats { min: 1.0, max: 2.0, mean: 1.5, p50: 1.25, ..Stats::default() },
+            aggregates: vec![("cvvdp".into(), 8.089723), ("axpsnr_y".into(), 41.5)],
         };
         let parse = |kind| VmafMessage::try_from(&*pooled.to_structure(kind));
         assert_eq!(parse("pooled"), Ok(VmafMessage::Pooled(pooled.clone())));

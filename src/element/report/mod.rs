@@ -4,6 +4,7 @@
 
 pub mod event;
 pub mod exact;
+pub mod figures;
 mod lossless;
 pub mod message;
 pub mod meta;
