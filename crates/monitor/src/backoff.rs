@@ -22,6 +22,11 @@ impl Backoff {
         Self { longest, attempts: 0 }
     }
 
+    /// Changes the longest pause.
+    pub fn limit(&mut self, longest: Duration) {
+        self.longest = longest;
+    }
+
     /// Returns the pause before the next attempt, and counts the attempt.
     pub fn next_pause(&mut self) -> Duration {
         let pause = FIRST.saturating_mul(1 << self.attempts.min(16)).min(self.longest);

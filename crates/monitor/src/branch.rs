@@ -25,6 +25,9 @@ use score::decoders::Decoders;
 /// Name of the message for the end of a live source.
 pub const ENDED: &str = "source-ended";
 
+/// Number of states between playing and null.
+const STATES: usize = 4;
+
 pub struct Branch {
     pub source: Named,
     /// Pad that receives the branch's frames.
@@ -63,6 +66,12 @@ impl Branch {
         }
     }
 
+    /// Takes settings that need no restart, and another label.
+    pub fn adapt(&mut self, channel: &Channel, label: Option<&String>) {
+        self.health.adapt(channel.stall.0, channel.longest_pause());
+        self.source.label = label.unwrap_or(&self.source.label).clone();
+    }
+
     /// Returns the status of the source.
     pub fn status(&self) -> Status {
         if self.has_ended() {
@@ -89,6 +98,11 @@ impl Branch {
     /// Notes that the file does not exist. Returns true if this was not noted before.
     pub fn miss(&mut self) -> bool {
         !std::mem::replace(&mut self.missing, true)
+    }
+
+    /// Returns true if frames are missing that should arrive.
+    pub fn is_silent(&self) -> bool {
+        !self.has_ended() && self.health.is_silent(Instant::now())
     }
 
     fn has_ended(&self) -> bool {
@@ -199,7 +213,8 @@ impl Branch {
         }
         // A failed source may stop slowly or not at all; it is already out of the pipeline.
         bin.call_async(|bin| {
-            let _ = bin.set_state(gst::State::Null);
+            // Elements that have failed to start report a failure on their way down as well, at most once for each state.
+            (0..STATES).any(|_| bin.set_state(gst::State::Null).is_ok());
         });
     }
 

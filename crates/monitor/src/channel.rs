@@ -9,7 +9,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
+
 use super::alarm_files::AlarmFiles;
+use super::alarms::CHANNEL;
 use super::backoff::Backoff;
 use super::pipeline::{End, Pipeline};
 use super::settings::Channel;
@@ -21,10 +24,35 @@ const TICK: Duration = Duration::from_millis(100);
 
 /// A channel and the thread that watches it.
 pub struct Watched {
-    pub channel: Channel,
+    wanted: Wanted,
     pub state: Shared,
     stop: Arc<AtomicBool>,
     thread: Thread,
+}
+
+/// Settings of a channel, which may change while it runs.
+#[derive(Clone)]
+pub struct Wanted(Arc<Mutex<(Channel, bool)>>);
+
+impl Wanted {
+    fn new(channel: Channel) -> Self {
+        Self(Arc::new(Mutex::new((channel, false))))
+    }
+
+    /// Returns the settings.
+    pub fn get(&self) -> Channel {
+        self.0.lock().0.clone()
+    }
+
+    /// Returns the settings if they have changed since the last call.
+    pub fn changed(&self) -> Option<Channel> {
+        let mut wanted = self.0.lock();
+        std::mem::take(&mut wanted.1).then(|| wanted.0.clone())
+    }
+
+    fn set(&self, channel: Channel) {
+        *self.0.lock() = (channel, true);
+    }
 }
 
 /// Thread of a channel. It returns the table of latencies if these were measured.
@@ -40,17 +68,29 @@ impl Watched {
     ) -> io::Result<Self> {
         let state = Shared::new(State::new(&channel).into());
         let stop = Arc::new(AtomicBool::new(false));
+        let wanted = Wanted::new(channel);
         let thread = {
-            let (channel, state, stop) = (channel.clone(), state.clone(), stop.clone());
+            let (wanted, state, stop) = (wanted.clone(), state.clone(), stop.clone());
             thread::Builder::new().name("channel".into()).spawn(move || {
                 if let Some(before) = before {
                     // The result belongs to a channel that was removed.
                     let _ = before.join();
                 }
-                Task { channel, alarm_files, state, stop, measure }.run()
+                Task { wanted, alarm_files, state, stop, measure }.run()
             })?
         };
-        Ok(Self { channel, state, stop, thread })
+        Ok(Self { wanted, state, stop, thread })
+    }
+
+    /// Returns the settings.
+    pub fn channel(&self) -> Channel {
+        self.wanted.get()
+    }
+
+    /// Changes settings that need no restart.
+    pub fn adapt(&self, channel: Channel) {
+        self.state.lock().adapt(&channel);
+        self.wanted.set(channel);
     }
 
     /// Returns true if the channel has ended by itself.
@@ -67,7 +107,7 @@ impl Watched {
 
 /// Data of the thread.
 struct Task {
-    channel: Channel,
+    wanted: Wanted,
     alarm_files: AlarmFiles,
     state: Shared,
     stop: Arc<AtomicBool>,
@@ -77,14 +117,14 @@ struct Task {
 impl Task {
     /// Watches until a stop request or the end of the streams.
     fn run(self) -> Option<String> {
-        let mut backoff = Backoff::new(self.channel.longest_pause());
+        let mut backoff = Backoff::new(self.wanted.get().longest_pause());
         let mut failing = false;
         let mut latencies = None;
         loop {
             let mut well = || {
                 backoff.reset();
                 if std::mem::take(&mut failing) {
-                    self.state.lock().note("channel", "channel", "cleared", "scoring has resumed".into());
+                    self.state.lock().clear(CHANNEL, CHANNEL, "scoring has resumed".into());
                 }
             };
             // After a panic, which is a bug of this program, the channel is restarted.
@@ -110,12 +150,12 @@ impl Task {
     }
 
     fn attempt(&self, well: &mut dyn FnMut(), latencies: &mut Option<String>) -> End {
-        let pipeline = Pipeline::new(&self.channel, self.state.clone(), &self.alarm_files, self.measure);
+        let pipeline = Pipeline::new(&self.wanted.get(), self.state.clone(), &self.alarm_files, self.measure);
         let mut pipeline = match pipeline {
             Ok(pipeline) => pipeline,
             Err(error) => return End::Failed(error.to_string()),
         };
-        let end = pipeline.run(&self.stop, well);
+        let end = pipeline.run(&self.stop, &self.wanted, well);
         *latencies = pipeline.latency().map(|latency| latency.table().to_string());
         pipeline.close();
         end
@@ -126,7 +166,7 @@ impl Task {
         let mut state = self.state.lock();
         state.stopped(Status::Down, "the channel failed");
         if is_new {
-            state.note("channel", "channel", "raised", why.clone());
+            state.raise(CHANNEL, CHANNEL, why.clone(), None);
         }
         state.reason = Some(why);
     }

@@ -32,6 +32,8 @@ pub struct Changes {
     pub stopped: Vec<String>,
     /// Restarted with new settings.
     pub changed: Vec<String>,
+    /// Went on with new settings.
+    pub adapted: Vec<String>,
 }
 
 impl ChannelSet {
@@ -46,11 +48,15 @@ impl ChannelSet {
         let mut old = std::mem::take(&mut *channels);
         let mut changes = Changes::default();
         for channel in wanted {
-            let at = old.iter().position(|watched| watched.channel.name == channel.name);
+            let at = old.iter().position(|watched| watched.channel().name == channel.name);
             let before = at.map(|at| old.remove(at));
             if let Some(watched) = before.as_ref()
-                && watched.channel == channel
+                && watched.channel().can_become(&channel)
             {
+                if watched.channel() != channel {
+                    changes.adapted.push(channel.name.clone());
+                    watched.adapt(channel);
+                }
                 channels.extend(before);
                 continue;
             }
@@ -60,7 +66,7 @@ impl ChannelSet {
             channels.push(Watched::start(channel, self.alarm_files.clone(), self.measure, before)?);
         }
         for watched in old {
-            changes.stopped.push(watched.channel.name.clone());
+            changes.stopped.push(watched.channel().name);
             watched.stop();
         }
         Ok(changes)
@@ -73,7 +79,7 @@ impl ChannelSet {
 
     /// Returns the state of a channel.
     pub fn state(&self, name: &str) -> Option<Shared> {
-        self.channels.lock().iter().find(|watched| watched.channel.name == name).map(|w| w.state.clone())
+        self.channels.lock().iter().find(|watched| watched.channel().name == name).map(|w| w.state.clone())
     }
 
     /// Returns true if every channel has ended.
@@ -95,7 +101,12 @@ impl ChannelSet {
 
 impl fmt::Display for Changes {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        let parts = [("started", &self.started), ("changed", &self.changed), ("stopped", &self.stopped)];
+        let parts = [
+            ("started", &self.started),
+            ("restarted", &self.changed),
+            ("changed", &self.adapted),
+            ("stopped", &self.stopped),
+        ];
         let parts: Vec<_> = parts
             .iter()
             .filter(|(_, names)| !names.is_empty())

@@ -21,6 +21,18 @@ use score::redact;
 /// Name of the channel of the command line.
 const ONLY: &str = "live";
 
+/// Properties of the element that change with the settings while it runs.
+const TUNED: [&str; 8] = [
+    "window",
+    "alarm-low",
+    "alarm-clear",
+    "alarm-hold",
+    "clear-hold",
+    "alarm-share",
+    "freeze-time",
+    "black-time",
+];
+
 /// Content of the file.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -118,19 +130,60 @@ impl Channel {
         self.incidents.0.min(Duration::from_secs(600))
     }
 
+    /// Returns true if this channel can take the settings of another while it runs.
+    pub fn can_become(&self, other: &Self) -> bool {
+        let sources = |channel: &Self| -> Vec<Source> {
+            channel.renditions.iter().map(|named| named.source.clone()).collect()
+        };
+        let adapted = Self {
+            renditions: if sources(self) == sources(other) { &other.renditions } else { &self.renditions }
+                .clone(),
+            window: other.window,
+            alarm_low: other.alarm_low,
+            alarm_clear: other.alarm_clear,
+            alarm_hold: other.alarm_hold,
+            clear_hold: other.clear_hold,
+            alarm_share: other.alarm_share,
+            freeze: other.freeze,
+            black: other.black,
+            stall: other.stall,
+            retry: other.retry,
+            webhook: other.webhook.clone(),
+            webhook_events: other.webhook_events.clone(),
+            maintenance: other.maintenance.clone(),
+            ..self.clone()
+        };
+        adapted == *other
+    }
+
+    /// Sets the properties of the element that can change while it runs.
+    pub fn tune(&self, element: &gst::Element) -> Result<(), String> {
+        let nanoseconds = |time: Seconds| u64::try_from(time.0.as_nanos()).unwrap_or(u64::MAX);
+        for (name, score) in [("alarm-low", self.alarm_low), ("alarm-clear", self.alarm_clear)] {
+            match (score, element.find_property(name)) {
+                (Some(score), _) => property::set(element, name, &score.to_string())?,
+                (None, Some(of)) => element.set_property_from_value(name, of.default_value()),
+                (None, None) => {}
+            }
+        }
+        element.set_properties(&[
+            ("window", &nanoseconds(self.window).max(ClockTime::SECOND.nseconds())),
+            ("alarm-hold", &nanoseconds(self.alarm_hold)),
+            ("clear-hold", &nanoseconds(self.clear_hold)),
+            ("alarm-share", &self.alarm_share.0),
+            ("freeze-time", &nanoseconds(self.freeze)),
+            ("black-time", &nanoseconds(self.black)),
+        ]);
+        let mut also_set = self.set.iter().filter(|of| TUNED.contains(&&*of.name));
+        also_set.try_for_each(|of| property::set(element, &of.name, &of.value))
+    }
+
     /// Creates the element with the settings of this channel.
     pub fn element(&self) -> Result<gst::Element, String> {
-        let nanoseconds = |time: Seconds| u64::try_from(time.0.as_nanos()).unwrap_or(u64::MAX);
-        let second = ClockTime::SECOND.nseconds();
         let element = gst::ElementFactory::make("hipvmaf")
             .property("force-live", true)
             .build()
             .map_err(|error| error.to_string())?;
-        for (name, score) in [("alarm-low", self.alarm_low), ("alarm-clear", self.alarm_clear)] {
-            if let Some(score) = score {
-                property::set(&element, name, &score.to_string())?;
-            }
-        }
         element.set_properties(&[
             ("attach-meta", &false),
             ("backend", &self.backend.0),
@@ -138,13 +191,8 @@ impl Channel {
             ("model-filename", &self.models.first()),
             ("extra-models", &self.models.get(1..).unwrap_or_default().join(";")),
             ("latency", &(u64::from(self.wait) * ClockTime::MSECOND.nseconds())),
-            ("window", &nanoseconds(self.window).max(second)),
-            ("alarm-hold", &nanoseconds(self.alarm_hold)),
-            ("clear-hold", &nanoseconds(self.clear_hold)),
-            ("alarm-share", &self.alarm_share.0),
-            ("freeze-time", &nanoseconds(self.freeze)),
-            ("black-time", &nanoseconds(self.black)),
         ]);
+        self.tune(&element)?;
         self.set.iter().try_for_each(|of| property::set(&element, &of.name, &of.value))?;
         Ok(element)
     }
@@ -213,6 +261,8 @@ mod tests {
             (channel("set = [\"subsample=0\"]"), "0 is not a value for subsample"),
             (channel("set = [\"subsample=all\"]"), "all is not a value for subsample"),
             (channel("webhook = \"ftp://u:hunter2@h\""), "line 5: a webhook is"),
+            (channel("webhook-events = [\"all\"]"), "all is no kind of event"),
+            (channel("maintenance = [\"Sun\"]"), "is no maintenance window"),
             (channel("backend = \"gpu\""), "line 5: gpu is not one of auto, hip, cpu"),
             (channel("models = [\"vmaf_v9\"]"), "vmaf_v9"),
             (channel("models = []"), "no model"),

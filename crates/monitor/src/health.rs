@@ -12,6 +12,9 @@ use super::backoff::Backoff;
 /// Time for which frames must arrive before an outage ends.
 pub const SETTLED: Duration = Duration::from_secs(10);
 
+/// Time without frames after which a source may have died.
+const SILENCE: Duration = Duration::from_millis(700);
+
 /// Result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
@@ -52,6 +55,12 @@ impl Health {
         Self { stall, backoff: Backoff::new(retry), outage: None, retry: None, seen: (0, now), flowing: None }
     }
 
+    /// Changes the times.
+    pub fn adapt(&mut self, stall: Duration, retry: Duration) {
+        self.stall = stall;
+        self.backoff.limit(retry);
+    }
+
     /// Notes that the source was inserted.
     pub fn started(&mut self, frames: u64, now: Instant) {
         self.retry = None;
@@ -84,6 +93,11 @@ impl Health {
     /// Returns true if frames arrive.
     pub fn is_flowing(&self) -> bool {
         self.flowing.is_some()
+    }
+
+    /// Returns true if no frame has arrived for a moment.
+    pub fn is_silent(&self, now: Instant) -> bool {
+        self.flowing.is_none() || now.saturating_duration_since(self.seen.1) > SILENCE
     }
 
     /// Checks the number of frames delivered so far. `must_deliver` is false while silence is normal.

@@ -23,6 +23,7 @@ use redb::backends::InMemoryBackend;
 use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
 use serde::{Deserialize, Serialize};
 
+use super::alarms::About;
 use super::backoff::Backoff;
 use super::state::{Entry, Point};
 
@@ -119,6 +120,8 @@ struct Stored {
     state: String,
     text: String,
     still: Option<u64>,
+    #[serde(flatten)]
+    about: Option<About>,
 }
 
 impl History {
@@ -250,8 +253,8 @@ impl History {
             }
             let mut table = write.open_table(EVENTS)?;
             for (channel, event) in &batch.events {
-                let Entry { time, label, kind, state, text, still } = event.clone();
-                let value = serde_json::to_vec(&Stored { label, kind, state, text, still });
+                let Entry { time, label, kind, state, text, still, about } = event.clone();
+                let value = serde_json::to_vec(&Stored { label, kind, state, text, still, about });
                 let value = value.map_err(|error| Error::Corrupted(error.to_string()))?;
                 let (channel, at) = (channel.as_str(), (time * 1e6) as u64);
                 let mut number = 0;
@@ -398,9 +401,17 @@ impl History {
             for item in table.range(range)?.rev().take(most) {
                 let (key, value) = item?;
                 let stored = serde_json::from_slice(value.value());
-                let Stored { label, kind, state, text, still } =
+                let Stored { label, kind, state, text, still, about } =
                     stored.map_err(|error| Error::Corrupted(error.to_string()))?;
-                events.push(Entry { time: key.value().1 as f64 / 1e6, label, kind, state, text, still });
+                events.push(Entry {
+                    time: key.value().1 as f64 / 1e6,
+                    label,
+                    kind,
+                    state,
+                    text,
+                    still,
+                    about,
+                });
             }
         }
         // Stable, so that events of one moment keep their order.
@@ -581,7 +592,7 @@ mod tests {
 
     fn event(time: f64, text: &str) -> (String, Entry) {
         let (label, kind, state) = ("high".into(), "alarm".into(), "raised".into());
-        ("sport".into(), Entry { time, label, kind, state, text: text.into(), still: Some(7) })
+        ("sport".into(), Entry { time, label, kind, state, text: text.into(), still: Some(7), about: None })
     }
 
     fn record(history: &History, points: &[(String, String, Point)], events: &[(String, Entry)]) {

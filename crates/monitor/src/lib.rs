@@ -10,6 +10,7 @@
 //! `dashboard.rs` draws the terminal; `web` and `metrics.rs` are the web server.
 
 mod alarm_files;
+mod alarms;
 mod backoff;
 mod branch;
 mod channel;
@@ -24,6 +25,7 @@ mod incidents;
 mod latency;
 mod lines;
 mod metrics;
+mod mutes;
 mod pairings;
 mod pipeline;
 mod recorder;
@@ -37,6 +39,7 @@ mod updates;
 mod web;
 mod webhook;
 
+use std::collections::HashSet;
 use std::io::IsTerminal;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -49,6 +52,7 @@ use dashboard::Dashboard;
 use gsthipvmaf::Align;
 use history::History;
 use lines::{Lines, Log};
+use mutes::Mutes;
 use parking_lot::Mutex;
 use recorder::Recorder;
 use service::Service;
@@ -74,6 +78,9 @@ pub struct Args {
     check_config: Option<PathBuf>,
     #[command(flatten)]
     settings: Settings,
+    /// Send a test message to the webhooks, and exit
+    #[arg(long)]
+    test_webhook: bool,
     /// Address of the web pages and of /metrics
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080")]
     listen: SocketAddr,
@@ -134,6 +141,9 @@ pub fn run(args: &Args) -> Result<(), Error> {
         return check(path, args);
     }
     let channels = wanted(args)?;
+    if args.test_webhook {
+        return test_webhooks(&channels);
+    }
     if args.latency && channels.iter().any(|channel| channel.align.0 == Align::Auto) {
         return Err(Error::Usage(
             "--latency cannot be used with --align auto, which pairs frames that do not arrive together"
@@ -153,11 +163,15 @@ pub fn run(args: &Args) -> Result<(), Error> {
     let alarm_files = AlarmFiles::open(args.state.as_deref(), u64::from(args.incident_size) << 20)?;
     let still_store = alarm_files.still_store.clone();
     let channel_set = ChannelSet::new(alarm_files, args.latency);
+    let mutes = Mutes::open(args.state.as_deref());
+    let mut webhooks = Webhooks::new(still_store.clone());
     let alive = Arc::new(Mutex::new(Instant::now()));
     let app = web::App {
         channel_set: channel_set.clone(),
         history: history.clone(),
-        still_store: still_store.clone(),
+        still_store,
+        mutes: mutes.clone(),
+        deliveries: webhooks.deliveries(),
         alive: alive.clone(),
         login: false,
     };
@@ -168,7 +182,6 @@ pub fn run(args: &Args) -> Result<(), Error> {
 
     let mut follower = Follower::default();
     let recorder = Recorder::new(history)?;
-    let mut webhooks = Webhooks::new(still_store);
     let end = args.duration.map(|time| Instant::now() + time.0);
     while !service.is_to_stop() && end.is_none_or(|end| Instant::now() < end) {
         std::thread::sleep(TICK);
@@ -180,7 +193,7 @@ pub fn run(args: &Args) -> Result<(), Error> {
         let states = channel_set.states();
         let updates = follower.updates(&states);
         recorder.record(&updates);
-        webhooks.send(&updates);
+        webhooks.send(&updates, &muted(&states, &mutes));
         // With a file, a reload may bring other channels.
         if view.show(&states, &updates)? || (args.config.is_none() && channel_set.has_ended()) {
             break;
@@ -192,7 +205,7 @@ pub fn run(args: &Args) -> Result<(), Error> {
     let updates = follower.updates(&states);
     recorder.record(&updates);
     recorder.close();
-    webhooks.send(&updates);
+    webhooks.send(&updates, &muted(&states, &mutes));
     view.show(&states, &updates)?;
     webhooks.close();
     drop(view);
@@ -205,6 +218,24 @@ fn wanted(args: &Args) -> Result<Vec<Channel>, Error> {
     match &args.config {
         Some(path) => config::read(path, &args.settings),
         None => Ok(vec![config::of(&args.settings)?]),
+    }
+}
+
+/// Returns the names of the muted channels.
+fn muted(states: &[state::Shared], mutes: &Mutes) -> HashSet<String> {
+    let now = state::wall_clock();
+    let states = states.iter().map(|state| state.lock());
+    states.filter(|state| mutes.of(state, now).is_some()).map(|state| state.name.clone()).collect()
+}
+
+/// Sends a test message to the webhooks of these channels.
+fn test_webhooks(channels: &[Channel]) -> Result<(), Error> {
+    let lines = webhook::test(channels);
+    lines.iter().try_for_each(|(line, _)| print(line))?;
+    match (lines.is_empty(), lines.iter().all(|(_, delivered)| *delivered)) {
+        (true, _) => Err(Error::Usage("no channel has a webhook".into())),
+        (_, false) => Err(Error::Failed("not every webhook has received the test message".into())),
+        (_, true) => Ok(()),
     }
 }
 

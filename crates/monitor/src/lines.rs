@@ -105,11 +105,13 @@ pub fn score(score: f64) -> String {
 }
 
 fn event_line(channel: &str, event: &Entry) -> String {
-    let Entry { time, label, kind, state, text, .. } = event;
+    let Entry { time, label, kind, state, text, about, .. } = event;
+    let cause = about.as_ref().and_then(|about| about.follows.as_ref());
     format!(
-        "{}Z  {channel}{label:<10}  {kind} {state}{}{text}",
+        "{}Z  {channel}{label:<10}  {kind} {state}{}{text}{}",
         clock(*time),
-        if text.is_empty() { "" } else { ": " }
+        if text.is_empty() { "" } else { ": " },
+        cause.map_or(String::new(), |cause| format!(" (follows from the failure of {cause})"))
     )
 }
 
@@ -181,12 +183,14 @@ mod tests {
             state: "raised".into(),
             text: i.to_string(),
             still: None,
+            about: None,
         };
         let point = Point { time: 0.0, mean: 50.0, min: 40.0, p5: 45.0, alarm: false };
         let window = || Window { label: "low".into(), point, counts: Counts::default(), raised: vec![] };
         let update = || Update {
             channel: "a".into(),
             webhook: None,
+            webhook_events: vec![],
             windows: vec![window()],
             events: (0..MOST_EVENTS + 3).map(event).collect(),
         };

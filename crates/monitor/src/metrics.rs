@@ -7,11 +7,13 @@ use std::fmt::Write as _;
 
 use watch::prometheus::{self, escaped};
 
+use super::alarms::Severity;
 use super::history::Shown;
 use super::state::{State, Status, Stream};
+use super::webhook::Delivery;
 
 /// Formats the figures of the channels: of their elements, of the channels and of their sources.
-pub fn render(states: &[State], history: &Shown) -> String {
+pub fn render(states: &[State], muted: &[bool], history: &Shown, deliveries: &[Delivery]) -> String {
     let of_element = |state: &State| Some((state.name.clone(), state.element.upgrade()?.figures()?));
     let elements: Vec<_> = states.iter().filter_map(of_element).collect();
     let elements: Vec<_> = elements.iter().map(|(name, figures)| (Some(name.as_str()), figures)).collect();
@@ -19,7 +21,9 @@ pub fn render(states: &[State], history: &Shown) -> String {
         .into_iter()
         .chain(of_channels(states))
         .chain(of_sources(states))
+        .chain([of_mutes(states, muted), of_alarms(states)])
         .chain(of_history(history))
+        .chain(of_webhooks(deliveries))
         .collect()
 }
 
@@ -61,6 +65,43 @@ fn of_sources(states: &[State]) -> [String; 3] {
         family("hipvmaf_source_failures_total", "counter", "Failures of the source.", |stream| {
             stream.failures
         }),
+    ]
+}
+
+fn of_mutes(states: &[State], muted: &[bool]) -> String {
+    let samples = states.iter().zip(muted);
+    let samples =
+        samples.map(|(state, muted)| (format!("channel=\"{}\"", escaped(&state.name)), u64::from(*muted)));
+    written("hipvmaf_channel_muted", "gauge", "1 if alarms of the channel are not sent.", samples)
+}
+
+/// Counts active alarms that do not follow from another.
+fn of_alarms(states: &[State]) -> String {
+    let severities =
+        [("critical", Severity::Critical), ("major", Severity::Major), ("minor", Severity::Minor)];
+    let samples = states.iter().flat_map(|state| {
+        severities.map(|(name, severity)| {
+            let channel = escaped(&state.name);
+            let alarms = state.alarms.iter().filter(|alarm| alarm.is_announced());
+            let count = alarms.filter(|alarm| alarm.about.severity == severity).count();
+            (format!("channel=\"{channel}\",severity=\"{name}\""), count as u64)
+        })
+    });
+    written("hipvmaf_channel_alarms", "gauge", "Active alarms that follow from no other.", samples)
+}
+
+fn of_webhooks(deliveries: &[Delivery]) -> [String; 4] {
+    let family = |name, kind, help, value: fn(&Delivery) -> u64| {
+        let samples = deliveries.iter().map(|of| (format!("host=\"{}\"", escaped(&of.host)), value(of)));
+        written(name, kind, help, samples)
+    };
+    [
+        family("hipvmaf_webhook_delivered_total", "counter", "Delivered alarms.", |of| of.delivered),
+        family("hipvmaf_webhook_failures_total", "counter", "Failed attempts to deliver alarms.", |of| {
+            of.failures
+        }),
+        family("hipvmaf_webhook_dropped_total", "counter", "Alarms that were given up.", |of| of.dropped),
+        family("hipvmaf_webhook_waiting", "gauge", "Alarms that wait to be delivered.", |of| of.waiting),
     ]
 }
 
@@ -114,8 +155,15 @@ mod tests {
         };
         state.renditions = vec![Stream { restarts: 2, failures: 3, ..low }];
         let history = Shown { up: false, reason: Some("full".into()), waiting: 1, lost: 4 };
-        let text = render(&[state], &history);
+        state.raise("low", "overload", String::new(), None);
+        let host = "https://h".into();
+        let delivery = Delivery { host, delivered: 1, failures: 5, ..Delivery::default() };
+        let text = render(&[state], &[true], &history, &[delivery]);
         for line in [
+            "hipvmaf_channel_muted{channel=\"a\"} 1",
+            "hipvmaf_channel_alarms{channel=\"a\",severity=\"critical\"} 0",
+            "hipvmaf_channel_alarms{channel=\"a\",severity=\"minor\"} 1",
+            "hipvmaf_webhook_failures_total{host=\"https://h\"} 5",
             "hipvmaf_history_up 0",
             "hipvmaf_history_lost_total 4",
             "hipvmaf_channel_up{channel=\"a\"} 1",

@@ -9,6 +9,7 @@ use gsthipvmaf::{Align, Backend};
 use score::property::Nick;
 use serde::Deserialize;
 
+use super::mutes::Maintenance;
 use super::source::{Named, Source};
 
 /// Gives the type of an option in a channel: without a default it is optional.
@@ -132,6 +133,12 @@ options! {
     /// Send a request to this address when an alarm is raised or cleared
     #[arg(long, value_name = "URL")]
     webhook: Webhook,
+    /// Send only events of this kind; may be repeated [default: all alarms]
+    #[arg(long, value_name = "KIND")]
+    webhook_events: Vec<EventKind> = vec![],
+    /// Send no alarms in this time, such as "Sun 02:00-04:00" in UTC; may be repeated
+    #[arg(long, value_name = "TIME")]
+    maintenance: Vec<Maintenance> = vec![],
     /// Set any other property of the element hipvmaf; may be repeated
     #[arg(long = "set", value_name = "PROPERTY=VALUE")]
     set: Vec<Property> = vec![],
@@ -213,6 +220,51 @@ impl FromStr for Webhook {
         let address = Some(text).filter(|text| text.starts_with("http://") || text.starts_with("https://"));
         let address = address.filter(is_address).ok_or("a webhook is an http:// or https:// address")?;
         Ok(Self(address.into()))
+    }
+}
+
+/// Kind of an event.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub struct EventKind(pub String);
+
+/// Kinds of events: those of the element, and those of the monitor.
+const KINDS: [&str; 17] = [
+    "alarm",
+    "freeze",
+    "black",
+    "dropout",
+    "unpaired",
+    "alignment",
+    "mispaired",
+    "overload",
+    "downstream-blocked",
+    "stalled",
+    "timestamp-jump",
+    "wrong-score",
+    "device-lost",
+    "failed",
+    "source",
+    "channel",
+    "mute",
+];
+
+impl TryFrom<String> for EventKind {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+    }
+}
+
+impl FromStr for EventKind {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match KINDS.contains(&text) {
+            true => Ok(Self(text.into())),
+            false => Err(format!("{text} is no kind of event; there are {}", KINDS.join(", "))),
+        }
     }
 }
 

@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use gst::ClockTime;
 use gsthipvmaf::HipVmaf;
@@ -13,7 +13,9 @@ use gsthipvmaf::message::PooledMessage;
 use parking_lot::Mutex;
 use serde::Serialize;
 
-use super::settings::Channel;
+use super::alarms::{About, Alarm, CHANNEL, Severity};
+use super::mutes::Maintenance;
+use super::settings::{Channel, EventKind};
 use super::source::Source;
 
 /// Number of points kept for each rendition: five minutes at one per second.
@@ -23,9 +25,6 @@ const EVENTS: usize = 500;
 
 /// Verdicts about a channel, worst first.
 pub const VERDICTS: [&str; 6] = ["down", "alarm", "impaired", "starting", "ok", "ended"];
-
-/// Events about this machine and not about a stream.
-const OF_MACHINE: [&str; 2] = ["overload", "downstream-blocked"];
 
 pub type Shared = Arc<Mutex<State>>;
 
@@ -52,6 +51,19 @@ pub struct State {
     /// Address for alarms.
     #[serde(skip)]
     pub webhook: Option<String>,
+    /// Kinds of events for it; empty for all alarms.
+    #[serde(skip)]
+    pub webhook_events: Vec<EventKind>,
+    #[serde(skip)]
+    pub maintenance: Vec<Maintenance>,
+    /// Time without frames after which a source has failed.
+    #[serde(skip)]
+    pub stall: Duration,
+    /// Active alarms, oldest first.
+    pub alarms: Vec<Alarm>,
+    /// Number of the last alarm.
+    #[serde(skip)]
+    pub alarm_number: u64,
     pub reference: Stream,
     pub renditions: Vec<Stream>,
     /// Newest first.
@@ -68,6 +80,9 @@ pub struct Stream {
     /// Address without credentials.
     pub source: String,
     pub status: Status,
+    /// No frame has arrived for a moment.
+    #[serde(skip)]
+    pub silent: bool,
     /// Reason why the source is down.
     pub reason: Option<String>,
     /// Restarts of the source.
@@ -141,11 +156,14 @@ pub struct Entry {
     pub time: f64,
     pub label: String,
     pub kind: String,
-    /// `raised`, `cleared` or `info`.
+    /// `raised`, `acknowledged`, `cleared` or `info`.
     pub state: String,
     pub text: String,
     /// Number of its still.
     pub still: Option<u64>,
+    /// The alarm, unless it is `info`.
+    #[serde(flatten)]
+    pub about: Option<About>,
 }
 
 /// Returns the element's pad for the rendition with this number.
@@ -206,15 +224,35 @@ impl State {
         };
         let renditions = (0..).zip(&channel.renditions);
         let renditions = renditions.map(|(i, named)| stream(&named.label, pad(i), &named.source));
-        Self {
+        let mut state = Self {
             name: channel.name.clone(),
             model: channel.models.first().cloned().unwrap_or_default(),
-            alarm_low: channel.alarm_low,
-            webhook: channel.webhook.as_ref().map(|webhook| webhook.0.clone()),
             reference: stream("reference", "ref_sink".into(), &channel.reference),
             renditions: renditions.collect(),
             ..Self::default()
+        };
+        state.set(channel);
+        state
+    }
+
+    /// Takes settings that need no restart.
+    pub fn adapt(&mut self, channel: &Channel) {
+        for (stream, named) in self.renditions.iter_mut().zip(&channel.renditions) {
+            let old = std::mem::replace(&mut stream.label, named.label.clone());
+            self.alarms
+                .iter_mut()
+                .filter(|alarm| alarm.label == old)
+                .for_each(|alarm| alarm.label = named.label.clone());
         }
+        self.set(channel);
+    }
+
+    fn set(&mut self, channel: &Channel) {
+        self.alarm_low = channel.alarm_low;
+        self.webhook = channel.webhook.as_ref().map(|webhook| webhook.0.clone());
+        self.webhook_events = channel.webhook_events.clone();
+        self.maintenance = channel.maintenance.clone();
+        self.stall = channel.stall.0;
     }
 
     /// Returns the state of the channel as one word of `VERDICTS`.
@@ -222,10 +260,10 @@ impl State {
         match self.status {
             Status::Down => "down",
             Status::Ended => "ended",
-            // A machine that is too slow is not a fault of the picture.
             _ if self
-                .streams()
-                .any(|stream| stream.raised().iter().any(|kind| !OF_MACHINE.contains(kind))) =>
+                .alarms
+                .iter()
+                .any(|alarm| alarm.is_announced() && alarm.about.severity > Severity::Minor) =>
             {
                 "alarm"
             }
@@ -280,17 +318,23 @@ impl State {
         if event.event == Event::Alignment {
             stream.offset = event.offset.map(|offset| offset as f64 / 1e6);
         }
-        let label = stream.label.clone();
-        self.note(&label, event.event.name(), event.state.name(), describe(event));
-        if let Some(entry) = self.events.front_mut() {
-            entry.still = still;
+        let (label, kind, text) = (stream.label.clone(), event.event.name(), describe(event));
+        match event.state {
+            EventState::Raised => self.raise(&label, kind, text, still),
+            EventState::Cleared => self.clear(&label, kind, text),
+            EventState::Info => self.note(&label, kind, text),
         }
     }
 
+    /// Adds an event that is no alarm.
+    pub fn note(&mut self, label: &str, kind: &str, text: String) {
+        let (label, kind, state) = (label.into(), kind.into(), "info".into());
+        self.add(Entry { time: wall_clock(), label, kind, state, text, still: None, about: None });
+    }
+
     /// Adds an event.
-    pub fn note(&mut self, label: &str, kind: &str, state: &str, text: String) {
-        let (label, kind, state) = (label.into(), kind.into(), state.into());
-        self.events.push_front(Entry { time: wall_clock(), label, kind, state, text, still: None });
+    pub fn add(&mut self, entry: Entry) {
+        self.events.push_front(entry);
         self.events.truncate(EVENTS);
         self.event_count += 1;
     }
@@ -298,17 +342,16 @@ impl State {
     /// Notes that the pipeline is gone, and clears its alarms.
     pub fn stopped(&mut self, status: Status, why: &str) {
         self.status = status;
-        let mut raised = vec![];
         for stream in self.streams_mut() {
             stream.status = status;
             stream.last = None;
             stream.offset = None;
-            for (kind, on) in stream.alarms.iter_mut().filter(|(_, on)| **on) {
-                *on = false;
-                raised.push((stream.label.clone(), *kind));
-            }
+            stream.alarms.values_mut().for_each(|on| *on = false);
         }
-        raised.into_iter().for_each(|(label, kind)| self.note(&label, kind, "cleared", why.into()));
+        // A channel that has failed is still down when an attempt to start it again fails.
+        let ends = |alarm: &&Alarm| status != Status::Down || alarm.kind != CHANNEL;
+        let ended: Vec<_> = self.alarms.iter().filter(ends).cloned().collect();
+        ended.iter().for_each(|alarm| self.clear(&alarm.label, &alarm.kind, why.into()));
     }
 
     /// Returns the events after the first `count`, oldest first.

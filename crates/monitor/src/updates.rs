@@ -7,6 +7,7 @@
 
 use std::sync::Arc;
 
+use super::settings::EventKind;
 use super::state::{Counts, Entry, Point, Shared};
 
 /// New windows and events of a channel.
@@ -14,6 +15,8 @@ pub struct Update {
     pub channel: String,
     /// Webhook for its alarms.
     pub webhook: Option<String>,
+    /// Kinds of events for it; empty for all alarms.
+    pub webhook_events: Vec<EventKind>,
     pub windows: Vec<Window>,
     /// Oldest first.
     pub events: Vec<Entry>,
@@ -77,7 +80,13 @@ impl Followed {
         let events: Vec<_> = state.events_since(self.events).cloned().collect();
         self.events = state.event_count;
         let any = !windows.is_empty() || !events.is_empty();
-        any.then(|| Update { channel: state.name.clone(), webhook: state.webhook.clone(), windows, events })
+        any.then(|| Update {
+            channel: state.name.clone(),
+            webhook: state.webhook.clone(),
+            webhook_events: state.webhook_events.clone(),
+            windows,
+            events,
+        })
     }
 }
 
@@ -91,7 +100,7 @@ mod tests {
     }
 
     fn note(state: &Shared, text: &str) {
-        state.lock().note("low", "alarm", "raised", text.into());
+        state.lock().note("low", "alarm", text.into());
     }
 
     fn texts(updates: &[Update]) -> Vec<(&str, &str)> {

@@ -3,20 +3,22 @@
 //! Webhooks: an HTTP POST with JSON and stills for each alarm that is raised or cleared.
 //!
 //! Each address has its own thread and queue, so that one that does not respond delays no other. Failed deliveries
-//! are repeated in order, with growing pauses.
+//! are repeated in order, with growing pauses. Alarms that follow from another are not sent, nor those of muted channels.
 
-use std::collections::HashMap;
-use std::fs;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
+use std::{fs, mem};
 
+use parking_lot::Mutex;
+use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::backoff::Backoff;
-use super::state::Entry;
+use super::settings::{Channel, EventKind, Webhook};
+use super::state::{Entry, wall_clock};
 use super::still_store::{KINDS, StillStore};
 use super::updates::Update;
 use score::redact;
@@ -33,61 +35,140 @@ const STILLS_TIMEOUT: Duration = Duration::from_secs(5);
 /// Longest wait for deliveries at the end of the program.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// An alarm to deliver.
+/// Kind of the event that a channel was muted, or is not any more.
+pub const MUTE: &str = "mute";
+
+/// An event to deliver.
+#[derive(Clone)]
 struct Alarm {
     channel: String,
     event: Entry,
+}
+
+impl Alarm {
+    /// Returns the number of the alarm that the event is about.
+    fn number(&self) -> Option<u64> {
+        self.event.about.as_ref().map(|about| about.alarm)
+    }
 }
 
 /// The queues of all addresses so far.
 pub struct Webhooks {
     still_store: StillStore,
     queues: HashMap<String, Queue>,
+    /// Alarms of muted channels, with their addresses. They are sent if they outlast the mute.
+    held: Vec<(String, Alarm)>,
+    deliveries: Deliveries,
 }
 
 /// Alarms that wait for an address.
 struct Queue {
     alarms: SyncSender<Alarm>,
-    /// Number of alarms, including the one being delivered.
-    waiting: Arc<AtomicUsize>,
     thread: JoinHandle<()>,
+}
+
+/// Deliveries by address. Clones share them.
+#[derive(Clone, Default)]
+pub struct Deliveries(Arc<Mutex<BTreeMap<String, Delivery>>>);
+
+/// Deliveries to a host.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Delivery {
+    /// The only part of the address that is no secret.
+    pub host: String,
+    pub delivered: u64,
+    /// Attempts that failed.
+    pub failures: u64,
+    /// Alarms that were given up.
+    pub dropped: u64,
+    /// Alarms that wait, including the one being delivered.
+    pub waiting: u64,
+    /// Reason of the last failure, if nothing was delivered since.
+    pub reason: Option<String>,
+}
+
+impl Deliveries {
+    /// Returns the deliveries to each host.
+    pub fn shown(&self) -> Vec<Delivery> {
+        let mut hosts = BTreeMap::<String, Delivery>::new();
+        for (address, of) in self.0.lock().iter() {
+            let sum =
+                hosts.entry(host(address)).or_insert(Delivery { host: host(address), ..Delivery::default() });
+            sum.delivered += of.delivered;
+            sum.failures += of.failures;
+            sum.dropped += of.dropped;
+            sum.waiting += of.waiting;
+            sum.reason = sum.reason.take().or(of.reason.clone());
+        }
+        hosts.into_values().collect()
+    }
+
+    fn change<T>(&self, address: &str, change: impl FnOnce(&mut Delivery) -> T) -> T {
+        change(self.0.lock().entry(address.into()).or_default())
+    }
 }
 
 impl Webhooks {
     pub fn new(still_store: StillStore) -> Self {
-        Self { still_store, queues: HashMap::new() }
+        Self { still_store, queues: HashMap::new(), held: vec![], deliveries: Deliveries::default() }
     }
 
-    /// Delivers the alarms among these updates.
-    pub fn send(&mut self, updates: &[Update]) {
-        for Update { channel, webhook, events, .. } in updates {
+    pub fn deliveries(&self) -> Deliveries {
+        self.deliveries.clone()
+    }
+
+    /// Delivers the alarms among these updates. Those of muted channels wait until the channel is not muted any more.
+    pub fn send(&mut self, updates: &[Update], muted: &HashSet<String>) {
+        let (held, due) =
+            mem::take(&mut self.held).into_iter().partition(|(_, alarm)| muted.contains(&alarm.channel));
+        self.held = held;
+        due.into_iter().for_each(|(address, alarm): (String, Alarm)| self.add(&address, alarm));
+        for Update { channel, webhook, webhook_events, events, .. } in updates {
             let Some(address) = webhook else { continue };
-            let alarms = events.iter().filter(|event| event.state != "info");
-            alarms.for_each(|event| {
-                self.add(address, Alarm { channel: channel.clone(), event: event.clone() })
-            });
+            for event in events.iter().filter(|event| is_sent(event, webhook_events)) {
+                self.sort(
+                    address,
+                    Alarm { channel: channel.clone(), event: event.clone() },
+                    muted.contains(channel),
+                );
+            }
+        }
+    }
+
+    /// Delivers an event, or holds it.
+    fn sort(&mut self, address: &str, alarm: Alarm, muted: bool) {
+        let number = alarm.number();
+        let held = self.held.iter().position(|(_, held)| held.number() == number && number.is_some());
+        match (&*alarm.event.state, held) {
+            // It ended without being sent.
+            ("cleared", Some(at)) => drop(self.held.remove(at)),
+            ("acknowledged", Some(_)) => {}
+            ("raised", _) if muted => self.held.push((address.into(), alarm)),
+            _ => self.add(address, alarm),
         }
     }
 
     fn add(&mut self, address: &str, alarm: Alarm) {
         if !self.queues.contains_key(address) {
             let (sender, receiver) = sync_channel(WAITING);
-            let (to, still_store) = (address.to_owned(), self.still_store.clone());
-            let waiting = Arc::<AtomicUsize>::default();
-            let left = waiting.clone();
+            let (to, still_store, deliveries) =
+                (address.to_owned(), self.still_store.clone(), self.deliveries.clone());
             let thread = thread::spawn(move || {
                 let agent = agent();
                 for alarm in &receiver {
-                    deliver(&agent, &to, &alarm, &still_store);
-                    left.fetch_sub(1, Ordering::Relaxed);
+                    deliver(&agent, &to, &alarm, &still_store, &deliveries);
+                    deliveries.change(&to, |of| of.waiting -= 1);
                 }
             });
-            self.queues.insert(address.to_owned(), Queue { alarms: sender, waiting, thread });
+            self.queues.insert(address.to_owned(), Queue { alarms: sender, thread });
         }
         let Some(queue) = self.queues.get(address) else { return };
-        queue.waiting.fetch_add(1, Ordering::Relaxed);
+        self.deliveries.change(address, |of| of.waiting += 1);
         if queue.alarms.try_send(alarm).is_err() {
-            queue.waiting.fetch_sub(1, Ordering::Relaxed);
+            self.deliveries.change(address, |of| {
+                of.waiting -= 1;
+                of.dropped += 1;
+            });
             eprintln!("error: {} has {WAITING} alarms waiting; one was dropped", host(address));
         }
     }
@@ -96,13 +177,13 @@ impl Webhooks {
     pub fn close(self) {
         let end = Instant::now() + CLOSE_TIMEOUT;
         // Without a sender, the thread ends after the waiting alarms.
-        let queues = self.queues.into_iter().map(|(address, queue)| (address, queue.waiting, queue.thread));
-        for (address, waiting, thread) in queues.collect::<Vec<_>>() {
+        let queues = self.queues.into_iter().map(|(address, queue)| (address, queue.thread));
+        for (address, thread) in queues.collect::<Vec<_>>() {
             while !thread.is_finished() && Instant::now() < end {
                 thread::sleep(Duration::from_millis(20));
             }
             if !thread.is_finished() {
-                let count = waiting.load(Ordering::Relaxed);
+                let count = self.deliveries.change(&address, |of| of.waiting);
                 eprintln!("error: {} did not receive the last alarms ({count})", host(&address));
             }
         }
@@ -113,25 +194,83 @@ fn agent() -> ureq::Agent {
     ureq::Agent::config_builder().timeout_global(Some(DELIVERY_TIMEOUT)).max_redirects(0).build().into()
 }
 
-fn deliver(agent: &ureq::Agent, address: &str, alarm: &Alarm, still_store: &StillStore) {
+/// Returns true if an event is for a webhook with these kinds.
+fn is_sent(event: &Entry, kinds: &[EventKind]) -> bool {
+    if event.about.as_ref().is_some_and(|about| about.follows.is_some()) {
+        return false;
+    }
+    let is_listed = kinds.iter().any(|kind| kind.0 == event.kind);
+    is_listed || (kinds.is_empty() && (event.state != "info" || event.kind == MUTE))
+}
+
+/// Sends a test message to the webhooks of these channels. Returns a line for each, and if all were delivered.
+pub fn test(channels: &[Channel]) -> Vec<(String, bool)> {
+    let mut tested = HashSet::new();
+    let mut lines = vec![];
+    for channel in channels {
+        let Some(Webhook(address)) =
+            channel.webhook.as_ref().filter(|webhook| tested.insert(webhook.0.clone()))
+        else {
+            continue;
+        };
+        let body = json!({
+            "channel": channel.name, "label": "test", "kind": "test", "state": "info", "time": wall_clock(),
+            "text": "a test of the webhook", "stills": {},
+        });
+        lines.push(match post(&agent(), address, &body.to_string()) {
+            Ok(()) => (format!("{}: delivered", host(address)), true),
+            Err((why, _)) => (format!("{}: {why}", host(address)), false),
+        });
+    }
+    lines
+}
+
+/// Sends a request. An error has its reason, and if the address has refused the request and will do so again.
+fn post(agent: &ureq::Agent, address: &str, body: &str) -> Result<(), (String, bool)> {
+    agent.post(address).content_type("application/json").send(body).map(|_| ()).map_err(|error| {
+        let refused = matches!(error, ureq::Error::StatusCode(code) if (400..500).contains(&code) && code != 408 && code != 429);
+        (redact::text(&error.to_string(), address), refused)
+    })
+}
+
+fn deliver(
+    agent: &ureq::Agent,
+    address: &str,
+    alarm: &Alarm,
+    still_store: &StillStore,
+    deliveries: &Deliveries,
+) {
     let body = body(alarm, still_store).to_string();
     let mut backoff = Backoff::new(LONGEST_PAUSE);
     let begin = Instant::now();
-    while let Err(error) = agent.post(address).content_type("application/json").send(&body) {
-        // An address that refuses a request will refuse it again.
-        let refused = matches!(error, ureq::Error::StatusCode(code) if (400..500).contains(&code) && code != 408 && code != 429);
-        if refused || begin.elapsed() > GIVE_UP_AFTER {
-            let why = redact::text(&error.to_string(), address);
+    while let Err((why, refused)) = post(agent, address, &body) {
+        let ends = refused || begin.elapsed() > GIVE_UP_AFTER;
+        let is_first = deliveries.change(address, |of| {
+            of.failures += 1;
+            of.dropped += u64::from(ends);
+            of.reason.replace(why.clone()).is_none()
+        });
+        if ends {
             eprintln!("error: {} did not receive an alarm: {why}", host(address));
-            break;
+            return;
+        }
+        if is_first {
+            eprintln!("error: {} does not receive an alarm, which is sent again: {why}", host(address));
         }
         thread::sleep(backoff.next_pause());
+    }
+    let failed = deliveries.change(address, |of| {
+        of.delivered += 1;
+        of.reason.take()
+    });
+    if failed.is_some() {
+        eprintln!("{} receives alarms again", host(address));
     }
 }
 
 /// Returns the JSON for an alarm.
 fn body(alarm: &Alarm, still_store: &StillStore) -> Value {
-    let Entry { time, label, kind, state, text, still } = &alarm.event;
+    let Entry { time, label, kind, state, text, still, about } = &alarm.event;
     let mut pictures = Map::new();
     if let Some(number) = still {
         let end = Instant::now() + STILLS_TIMEOUT;
@@ -147,7 +286,8 @@ fn body(alarm: &Alarm, still_store: &StillStore) -> Value {
     }
     json!({
         "channel": alarm.channel, "label": label, "kind": kind, "state": state, "text": text, "time": time,
-        "stills": pictures,
+        "alarm": about.as_ref().map(|about| about.alarm), "severity": about.as_ref().map(|about| about.severity),
+        "since": about.as_ref().map(|about| about.since), "stills": pictures,
     })
 }
 
@@ -161,6 +301,54 @@ fn host(address: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::alarms::{About, Severity};
+
+    fn event(number: u64, state: &str, follows: Option<&str>) -> Entry {
+        let follows = follows.map(Into::into);
+        let about = About { alarm: number, severity: Severity::Major, since: 0.0, follows };
+        let [label, kind, state, text] = ["low", "alarm", state, ""].map(String::from);
+        Entry { time: 0.0, label, kind, state, text, still: None, about: Some(about) }
+    }
+
+    #[test]
+    fn what_follows_and_other_kinds_are_not_sent() {
+        let kinds = |kinds: &[&str]| kinds.iter().map(|kind| EventKind((*kind).into())).collect::<Vec<_>>();
+        let alarm = event(1, "raised", None);
+        assert!(is_sent(&alarm, &[]) && is_sent(&alarm, &kinds(&["source", "alarm"])));
+        assert!(
+            !is_sent(&alarm, &kinds(&["source"])) && !is_sent(&event(1, "raised", Some("reference")), &[])
+        );
+        let info = Entry { state: "info".into(), about: None, ..alarm };
+        assert!(!is_sent(&info, &[]) && is_sent(&info, &kinds(&["alarm"])));
+        assert!(is_sent(&Entry { kind: MUTE.into(), ..info }, &[]));
+    }
+
+    #[test]
+    fn alarms_that_outlast_a_mute_are_sent_after_it() {
+        // Takes connections and never answers.
+        let server = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = format!("http://{}/", server.local_addr().unwrap());
+        let update = |events: &[Entry]| Update {
+            channel: "a".into(),
+            webhook: Some(address.clone()),
+            webhook_events: vec![],
+            windows: vec![],
+            events: events.into(),
+        };
+        let mut webhooks = Webhooks::new(StillStore::open(None).unwrap());
+        let waiting =
+            |webhooks: &Webhooks| webhooks.deliveries.shown().iter().map(|of| of.waiting).sum::<u64>();
+        let [muted, not] = [HashSet::from(["a".to_owned()]), HashSet::new()];
+        webhooks.send(&[update(&[event(1, "raised", None)])], &not);
+        assert_eq!(waiting(&webhooks), 1);
+        // The end of what was sent is sent; what begins and ends within the mute is not.
+        let all = [event(1, "cleared", None), event(2, "raised", None), event(3, "raised", None)];
+        webhooks.send(&[update(&all)], &muted);
+        webhooks.send(&[update(&[event(3, "cleared", None)])], &muted);
+        assert_eq!(waiting(&webhooks), 2);
+        webhooks.send(&[], &not);
+        assert_eq!((waiting(&webhooks), webhooks.held.len()), (3, 0));
+    }
 
     #[test]
     fn only_the_host_is_printed() {

@@ -6,14 +6,17 @@
 use std::collections::HashMap;
 use std::fs;
 use std::io::Write;
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::common::hipvmaf;
-use crate::monitor::Monitor;
+use crate::common::{hipvmaf, send};
+use crate::monitor::{EVENT_TIMEOUT, Monitor, answer_with};
 
 /// A monitor whose disk and clock can be made bad.
 struct Shift {
@@ -54,6 +57,25 @@ impl Shift {
     }
 }
 
+/// Starts a server that takes alarms and refuses everything else. Returns its address and the alarms.
+fn server() -> (SocketAddr, Receiver<Value>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let (send, alarms) = channel();
+    thread::spawn(move || {
+        loop {
+            let body = answer_with(&listener, |line| match line.starts_with("POST") {
+                true => "200 OK",
+                false => "500 Internal Server Error",
+            });
+            if !body.is_empty() && send.send(serde_json::from_slice(&body).unwrap()).is_err() {
+                return;
+            }
+        }
+    });
+    (address, alarms)
+}
+
 /// Returns the windows of a table of the history, with how often each occurs.
 fn windows(table: &str) -> HashMap<String, usize> {
     let mut windows = HashMap::new();
@@ -79,9 +101,18 @@ fn bad_days_lose_and_repeat_nothing() {
     let state = shift.path("state");
     fs::create_dir(&state).unwrap();
     fs::write(state.join("history.redb"), "no database".repeat(1000)).unwrap();
-    let config = "[[channel]]\nname = \"a\"\nreference = \"test:160x90@25\"\nrenditions = [\"low=x264:50\"]\n\
-                  alarm-low = 99\nalarm-hold = 1\nstills = false\n";
-    fs::write(shift.path("channels.toml"), config).unwrap();
+    // Takes connections and never answers.
+    let hanging = TcpListener::bind("127.0.0.1:0").unwrap();
+    let (server, alarms) = server();
+    let config = format!(
+        "[defaults]\nstills = false\nalarm-low = 99\nalarm-hold = 1\n\
+         [[channel]]\nname = \"a\"\nreference = \"test:160x90@25\"\nrenditions = [\"low=x264:50\"]\n\
+         webhook = \"http://{}/\"\n\
+         [[channel]]\nname = \"b\"\nreference = \"test:160x90@25\"\nrenditions = [\"hls=http://{server}/live.m3u8\"]\n\
+         webhook = \"http://{server}/\"\n",
+        hanging.local_addr().unwrap()
+    );
+    fs::write(shift.path("channels.toml"), &config).unwrap();
 
     let mut monitor = shift.start();
     assert!(
@@ -91,6 +122,18 @@ fn bad_days_lose_and_repeat_nothing() {
     );
     assert!(broken(&state));
     wait_for_windows(&mut monitor, 3);
+
+    // A server that answers 500, as HLS servers do, has been asked twice.
+    monitor.poll("/api/channels/b", |channel| channel["streams"][1]["failures"].as_u64() > Some(1));
+    let reason = monitor.json("/api/channels/b")["streams"][1]["reason"].clone();
+    assert!(reason.as_str().unwrap().contains("HTTP 500"), "{reason}");
+    // While one webhook hangs, another receives its alarms.
+    let received = alarms.recv_timeout(EVENT_TIMEOUT).unwrap();
+    assert_eq!((&received["channel"], &received["kind"]), (&"b".into(), &"source".into()));
+    let overview = monitor.json("/api/channels");
+    let webhooks = overview["webhooks"].as_array().unwrap();
+    let waits = |webhook: &Value| webhook["delivered"] == 0 && webhook["waiting"] != 0;
+    assert!(webhooks.len() == 2 && webhooks.iter().any(waits), "{overview:#}");
 
     shift.while_bad("full", || {
         let full =
@@ -103,6 +146,18 @@ fn bad_days_lose_and_repeat_nothing() {
     });
     monitor.poll("/api/channels", |overview| overview["history"]["up"] == true);
     assert!(monitor.get("/metrics").contains("\nhipvmaf_history_up 1\n"));
+
+    // Other thresholds and labels need no restart.
+    let counted = scored(&monitor);
+    let changed = config.replace("alarm-low = 99", "alarm-low = 5").replace("hls=", "renamed=");
+    fs::write(shift.path("channels.toml"), changed).unwrap();
+    send("HUP", &monitor.child);
+    monitor.wait_for(&["channels reloaded; changed: a, b"]);
+    monitor.wait_for(&["low", "alarm cleared"]);
+    assert!(scored(&monitor) >= counted);
+    let b = monitor.json("/api/channels/b");
+    assert_eq!((&b["streams"][1]["label"], &b["alarm_low"]), (&"renamed".into(), &5.0.into()));
+    assert_eq!(b["alarms"][0]["label"], "renamed");
 
     shift.while_bad("back", || wait_for_windows(&mut monitor, 4));
     wait_for_windows(&mut monitor, 3);
@@ -118,7 +173,11 @@ fn bad_days_lose_and_repeat_nothing() {
         (200, 503)
     );
     drop(slow);
-    wait_for_windows(&mut monitor, 1);
+    let end = Instant::now() + EVENT_TIMEOUT;
+    while monitor.ask("GET", "/metrics", "", "").0 == 503 {
+        assert!(Instant::now() < end, "the connections are not free again");
+        thread::sleep(Duration::from_millis(50));
+    }
 
     let table = "/api/channels/a/history.csv";
     let before = windows(&monitor.get(table));

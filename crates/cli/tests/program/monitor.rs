@@ -19,7 +19,7 @@ use crate::names::{list, some_names};
 use crate::pairs::{Shown, film, write};
 
 /// Longest wait for an expected event.
-const EVENT_TIMEOUT: Duration = Duration::from_secs(60);
+pub const EVENT_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A running monitor; dropping it kills it.
 pub struct Monitor {
@@ -335,14 +335,14 @@ fn a_reload_touches_only_what_has_changed() {
         &config,
         &[
             ("new", "test:160x90@25", "a=x264:300"),
-            ("changed", "test:160x90@25", "b=x264:300"),
+            ("changed", "test:160x90@25", "b=x264:200"),
             ("kept", "test:160x90@25", "a=x264:300"),
         ],
     );
     send("HUP", &monitor.child);
     received("RELOADING=1");
     received("READY=1");
-    monitor.wait_for(&["started: new; changed: changed; stopped: gone"]);
+    monitor.wait_for(&["started: new; restarted: changed; stopped: gone"]);
     for name in ["new", "changed"] {
         monitor.poll(&format!("/api/channels/{name}"), |channel| channel["score"].is_f64());
     }
@@ -479,11 +479,19 @@ fn what_was_sent_around_an_alarm_is_kept() {
 }
 
 /// Answers the next request to a server with a status, and returns its body.
-fn answer(server: &TcpListener, status: &str) -> Value {
+fn answer(server: &TcpListener, status: &'static str) -> Value {
+    serde_json::from_slice(&answer_with(server, |_| status)).unwrap()
+}
+
+/// Answers the next request with a status that depends on its first line, and returns its body.
+pub fn answer_with(server: &TcpListener, status: impl Fn(&str) -> &'static str) -> Vec<u8> {
     let mut stream = server.accept().unwrap().0;
     stream.set_read_timeout(Some(EVENT_TIMEOUT)).unwrap();
     let mut reader = BufReader::new(stream.try_clone().unwrap());
     let (mut line, mut length) = (String::new(), 0);
+    reader.read_line(&mut line).unwrap();
+    let status = status(&line);
+    line.clear();
     while reader.read_line(&mut line).unwrap() > 2 {
         if let Some(text) = line.to_ascii_lowercase().strip_prefix("content-length:") {
             length = text.trim().parse().unwrap();
@@ -495,7 +503,7 @@ fn answer(server: &TcpListener, status: &str) -> Value {
     stream
         .write_all(format!("HTTP/1.1 {status}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n").as_bytes())
         .unwrap();
-    serde_json::from_slice(&body).unwrap()
+    body
 }
 
 #[test]
@@ -547,6 +555,92 @@ fn an_alarm_is_sent_until_the_webhook_accepts_it() {
     assert!(printed.contains("alarm cleared: the channel was removed"), "{printed}");
     last.join().unwrap();
     assert!(!printed.contains("hunter2"));
+}
+
+/// The drop-outs of a dead reference follow from its failure, and are not sent.
+#[test]
+fn a_dead_sender_is_one_incident() {
+    let server = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("http://{}/", server.local_addr().unwrap());
+    let folder = tempfile::tempdir().unwrap();
+    let arguments = ["udp://127.0.0.1:47033", "a=test:160x90@25", "b=test:160x90@25", "--stall", "6"];
+    let mut command = hipvmaf("monitor");
+    command.args(["--plain", "--listen", "127.0.0.1:0", "--webhook", &address]).args(arguments);
+    command.arg("--state").arg(folder.path());
+    let monitor = Monitor::run(command);
+    let followers = |channel: &Value| {
+        let alarms = channel["alarms"].as_array().unwrap();
+        alarms.iter().filter(|alarm| alarm["follows"] == "reference" && alarm["kind"] == "dropout").count()
+    };
+    let channel = monitor.poll("/api/channels/live", |channel| followers(channel) > 0);
+    let alarm = |channel: &Value| {
+        let alarms = channel["alarms"].as_array().unwrap().clone();
+        let [alarm] = &alarms.into_iter().filter(|alarm| alarm["follows"].is_null()).collect::<Vec<_>>()[..]
+        else {
+            panic!("{channel:#}")
+        };
+        alarm.clone()
+    };
+    let cause = alarm(&channel);
+    assert_eq!((&cause["severity"], &cause["kind"]), (&"critical".into(), &"source".into()));
+    let first = answer(&server, "200 OK");
+    assert_eq!(
+        (&first["kind"], &first["label"], &first["state"]),
+        (&"source".into(), &"reference".into(), &"raised".into())
+    );
+    assert_eq!((&first["alarm"], &first["severity"]), (&cause["alarm"], &"critical".into()));
+
+    // Foreign pages can send forms, but no JSON.
+    let json = "Content-Type: application/json\r\n";
+    let acknowledge = format!("/api/channels/live/alarms/{}/acknowledge", cause["alarm"]);
+    assert_eq!(
+        monitor.ask("POST", &acknowledge, "Content-Type: text/plain\r\n", "{\"by\": \"anna\"}").0,
+        415
+    );
+    assert_eq!(monitor.ask("POST", &acknowledge, json, "{\"by\": \"\"}").0, 422);
+    assert_eq!(
+        monitor.ask("POST", "/api/channels/live/alarms/1/acknowledge", json, "{\"by\": \"anna\"}").0,
+        404
+    );
+    assert_eq!(monitor.ask("POST", &acknowledge, json, "{\"by\": \"anna\"}").0, 204);
+    // The drop-outs were not sent, so this is the second message.
+    let second = answer(&server, "200 OK");
+    assert_eq!(
+        (&second["state"], &second["text"], &second["alarm"]),
+        (&"acknowledged".into(), &"anna".into(), &cause["alarm"])
+    );
+    assert_eq!(alarm(&monitor.json("/api/channels/live"))["acknowledged"]["by"], "anna");
+
+    let body = "{\"until\": 4000000000, \"by\": \"bo\"}";
+    assert_eq!(monitor.ask("POST", "/api/channels/live/mute", json, body).0, 204);
+    let muted = monitor.json("/api/channels/live")["muted"].clone();
+    assert_eq!((&muted["by"], &muted["until"]), (&"bo".into(), &4e9.into()));
+    assert!(monitor.get("/metrics").contains("\nhipvmaf_channel_muted{channel=\"live\"} 1\n"));
+    assert_eq!(answer(&server, "200 OK")["kind"], "mute");
+    monitor.poll("/api/channels", |overview| overview["webhooks"][0]["delivered"] == 3);
+    drop(monitor);
+    let state = folder.path().to_str().unwrap();
+    let again = Monitor::start(&["test:160x90@25", "low=x264:300", "--state", state]);
+    assert_eq!(again.json("/api/channels/live")["muted"], muted);
+    assert_eq!(again.ask("POST", "/api/channels/live/mute", json, "{\"by\": \"bo\"}").0, 204);
+    assert!(again.json("/api/channels/live")["muted"].is_null());
+}
+
+#[test]
+fn a_webhook_can_be_tested() {
+    let server = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("http://{}/hunter2", server.local_addr().unwrap());
+    let test = |address: &str| {
+        let mut command = hipvmaf("monitor");
+        command.args(["test:", "x264:300", "--test-webhook", "--webhook", address]);
+        Ended::of(command)
+    };
+    let answers = thread::spawn(move || [answer(&server, "200 OK"), answer(&server, "500 Error")]);
+    let [good, bad] = [(); 2].map(|()| test(&address));
+    assert!(good.status.success() && good.stdout.ends_with(": delivered\n"), "{}", good.stdout);
+    assert!(bad.status.code() == Some(1) && bad.stdout.contains("500"), "{} {}", bad.stdout, bad.stderr);
+    assert!(!(good.stdout + &bad.stdout).contains("hunter2"));
+    assert_eq!(answers.join().unwrap()[0]["kind"], "test");
 }
 
 #[test]

@@ -15,12 +15,38 @@ SPANS.forEach(([text, seconds]) => {
   button.dataset.seconds = seconds;
   $("spans").append(button, " ");
 });
-$("mute").onclick = () => { muted.toggle(name); pressed(); };
-function pressed() {
-  $("mute").setAttribute("aria-pressed", muted.has(name));
-  $("mute").textContent = muted.has(name) ? "muted in this browser" : "mute";
+// The name of the user, which the browser remembers.
+try { $("by").value = localStorage.getItem("by") || ""; } catch { /* nothing is remembered */ }
+$("by").onchange = () => { try { localStorage.setItem("by", $("by").value); } catch { /* as long as the page is open */ } };
+const by = () => $("by").value.trim().replaceAll("/", " ") || "unnamed";
+
+// Buttons to mute the channel, or not any more.
+[["mute 15 min", 900], ["1 h", 3600], ["8 h", 28800], ["unmute", 0]].forEach(([textContent, seconds]) => {
+  const button = make("button", {type: "button", textContent});
+  button.onclick = () => send(`${path}/mute`, {until: seconds ? Date.now() / 1000 + seconds : null, by: by()});
+  button.dataset.mute = seconds;
+  $("mutes").append(button, " ");
+});
+
+// Shows the active alarms, those first that do not follow from another. Rows stay as long as nothing changes.
+let alarmsShown = "";
+function active(alarms) {
+  const text = JSON.stringify(alarms);
+  if (text === alarmsShown) return;
+  alarmsShown = text;
+  $("active").hidden = !alarms.length;
+  const head = make("tr", {}, ...["", "stream", "alarm", "since", "", ""].map(textContent => make("th", {textContent})));
+  const rows = [...alarms].sort((a, b) => (a.follows != null) - (b.follows != null)).map(alarm => {
+    const {severity, label, kind, since, acknowledged, follows} = alarm;
+    const button = make("button", {type: "button", textContent: "acknowledge"});
+    button.onclick = () => send(`${path}/alarms/${alarm.alarm}/acknowledge`, {by: by()});
+    const cells = [make("span", {className: `chip ${severity}`, textContent: severity}), label, kind, moment(since),
+                   follows ? `follows from the failure of ${follows}` : alarm.text,
+                   acknowledged ? `acknowledged by ${acknowledged.by}, ${moment(acknowledged.time)}` : button];
+    return make("tr", {className: follows || acknowledged ? "seen" : ""}, ...cells.map(cell => make("td", {}, cell)));
+  });
+  $("alarms").replaceChildren(head, ...rows);
 }
-pressed();
 
 // Merges the times of all renditions, since the chart needs a single column of times.
 function columns({from, to, renditions}) {
@@ -122,18 +148,15 @@ async function refresh() {
 }
 
 function table() {
-  const head = make("tr", {}, ...["time", "stream", "event", "", "", ""].map(textContent => make("th", {textContent})));
+  const head = make("tr", {}, ...["time", "stream", "event", "", ""].map(textContent => make("th", {textContent})));
   const rows = events.map(event => {
-    const key = `${name}/${event.time}/${event.label}/${event.kind}`, seen = acknowledged.has(key);
-    const button = make("button", {type: "button", textContent: seen ? "acknowledged" : "acknowledge"});
-    button.setAttribute("aria-pressed", seen);
-    button.onclick = () => { acknowledged.toggle(key); table(); };
+    const seen = event.follows != null;
+    const text = seen ? `${event.text} (follows from the failure of ${event.follows})` : event.text;
     return make("tr", {className: seen ? "seen" : ""},
                 make("td", {textContent: moment(event.time)}), make("td", {textContent: event.label}),
                 make("td", {textContent: event.kind}),
                 make("td", {}, make("span", {className: `chip ${seen ? "seen" : event.state}`, textContent: event.state})),
-                make("td", {className: "wide"}, event.text, ...(event.still ? [make("br"), ...pictures(event.still, event.label)] : [])),
-                make("td", {}, event.state === "raised" ? button : null));
+                make("td", {className: "wide"}, text, ...(event.still ? [make("br"), ...pictures(event.still, event.label)] : [])));
   });
   $("events").replaceChildren(head, ...(rows.length ? rows : [make("tr", {}, make("td", {textContent: "none in this time"}))]));
 }
@@ -170,11 +193,12 @@ follow(({channels}) => {
   $("state").textContent = channel ? channel.state : "no such channel";
   if (!channel) return;
   alarmLow = channel.alarm_low;
+  active(channel.alarms);
   const first = labels.length === 0;
   labels = channel.streams.slice(1).map(stream => stream.label);
   if (first) refresh();
   $("model").textContent = `Mean of the window, ${channel.model}`;
-  $("about").textContent = [channel.backend, channel.reason].filter(Boolean).join(", ");
+  $("about").textContent = [channel.backend, channel.reason, channel.muted && `muted until ${moment(channel.muted.until)} by ${channel.muted.by}`].filter(Boolean).join(", ");
   streams(channel);
 });
 setInterval(() => { if (!zoom && !document.hidden) refresh(); }, 5000);

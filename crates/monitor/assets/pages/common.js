@@ -39,28 +39,23 @@ function pictures(still, label) {
   });
 }
 
-// Stores a set of names in the browser, because pages cannot change the monitor.
-function remembered(key) {
-  let names = [];
-  try { names = JSON.parse(localStorage.getItem(key)) || []; } catch { /* nothing is remembered */ }
-  const set = new Set(names);
-  return {
-    has: name => set.has(name),
-    toggle(name) {
-      set.has(name) ? set.delete(name) : set.add(name);
-      try { localStorage.setItem(key, JSON.stringify([...set].slice(-2000))); } catch { /* as long as the page is open */ }
-    },
-  };
+// Shows a banner, and only touches it when it changes.
+function banner(id, text) {
+  $(id).hidden = !text;
+  if (text && $(id).textContent !== text) $(id).textContent = text;
 }
-const muted = remembered("muted");
-const acknowledged = remembered("acknowledged");
+
+// Sends a change to the monitor.
+async function send(path, body) {
+  const answer = await fetch(path, {method: "POST", headers: {"Content-Type": "application/json"}, body: JSON.stringify(body)});
+  if (!answer.ok) alert(await answer.text());
+}
 
 // Shows that the history cannot be written.
 function warn({up, reason, waiting, lost}) {
   const kept = lost ? `${lost} windows and events are lost` : `${waiting} windows and events wait in memory`;
   const text = `The history cannot be written: ${reason}. ${kept}; scoring and alarms go on.`;
-  $("history").hidden = up;
-  if (!up && $("history").textContent !== text) $("history").textContent = text;
+  banner("history", up ? "" : text);
 }
 
 // Calls back with all channels every second, and shows a message if they do not arrive.
@@ -71,6 +66,8 @@ function follow(callback) {
     last = Date.now();
     const overview = JSON.parse(message.data);
     warn(overview.history);
+    const failing = overview.webhooks.filter(({reason}) => reason);
+    banner("webhooks", failing.map(({host, reason, waiting}) => `${host} does not receive alarms: ${reason}. ${waiting} wait.`).join(" "));
     $("logout").hidden = !overview.login;
     callback(overview);
   };

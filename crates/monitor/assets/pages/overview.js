@@ -39,9 +39,10 @@ function row(stream, i) {
 
 function card(channel) {
   const link = make("a", {className: `channel is-${channel.state}`, href: `/channel?name=${encodeURIComponent(channel.name)}`});
-  link.classList.toggle("is-muted", muted.has(channel.name));
+  link.classList.toggle("is-muted", channel.muted != null);
   link.dataset.name = channel.name;
-  const state = muted.has(channel.name) ? `${channel.state}, muted` : channel.state;
+  const state = channel.muted ? `${channel.state}, muted` : channel.alarms.length && channel.alarms.every(({acknowledged}) => acknowledged)
+    ? `${channel.state}, acknowledged` : channel.state;
   link.append(
     make("div", {className: "top"}, make("span", {className: "name", textContent: channel.name}),
          make("span", {className: `chip ${channel.state}`, textContent: state})),
@@ -54,8 +55,8 @@ function card(channel) {
 }
 
 follow(({time, channels}) => {
-  const worst = [...channels].sort((a, b) => muted.has(a.name) - muted.has(b.name));
-  const bad = channels.filter(channel => ["down", "alarm", "impaired"].includes(channel.state) && !muted.has(channel.name)).length;
+  const worst = [...channels].sort((a, b) => (a.muted != null) - (b.muted != null));
+  const bad = channels.filter(channel => ["down", "alarm", "impaired"].includes(channel.state) && !channel.muted).length;
   $("count").textContent = `${channels.length} channel${channels.length === 1 ? "" : "s"}, ${bad} in trouble`;
   $("clock").textContent = clock(time);
   document.title = bad ? `(${bad}) hipvmaf monitor` : "hipvmaf monitor";

@@ -21,7 +21,13 @@ impl Pipeline {
             let message = self.bus.timed_pop(left)?;
             let end = match message.view() {
                 MessageView::Element(element) => self.handle(&message, element.structure()?),
-                MessageView::Error(error) => self.failed(&message, error.error().message()),
+                MessageView::Error(error) => {
+                    // Of a server's answer, the text alone is easily overlooked.
+                    let status =
+                        error.details().and_then(|details| details.get::<u32>("http-status-code").ok());
+                    let status = status.map_or(String::new(), |status| format!("HTTP {status}: "));
+                    self.failed(&message, &format!("{status}{}", error.error().message()))
+                }
                 MessageView::Latency(_) => {
                     let _ = self.pipeline.recalculate_latency();
                     None

@@ -17,7 +17,9 @@ use gst::{ClockTime, Structure};
 use incident::Running;
 
 use crate::alarm_files::AlarmFiles;
+use crate::alarms::SOURCE;
 use crate::branch::Branch;
+use crate::channel::Wanted;
 use crate::clock::{self, LEAD};
 use crate::health::{Change, SETTLED};
 use crate::incidents::Incidents;
@@ -122,8 +124,24 @@ impl Pipeline {
         })
     }
 
-    /// Scores until a stop request or the end of the streams. Calls `well` after frames have arrived for a while.
-    pub fn run(&mut self, stop: &AtomicBool, well: &mut dyn FnMut()) -> End {
+    /// Takes settings that need no restart.
+    fn adapt(&mut self, channel: &Channel) {
+        // They were checked with another element.
+        let _ = channel.tune(&self.element);
+        for (i, named) in channel.renditions.iter().enumerate() {
+            if let Some(pad) = self.element.static_pad(&pad(i)) {
+                pad.set_property("label", &named.label);
+            }
+        }
+        let labels = channel.renditions.iter().map(|named| Some(&named.label));
+        for (branch, label) in self.branches.iter_mut().zip(std::iter::once(None).chain(labels)) {
+            branch.adapt(channel, label);
+        }
+    }
+
+    /// Scores until a stop request or the end of the streams, with the latest wanted settings. Calls `well` after
+    /// frames have arrived for a while.
+    pub fn run(&mut self, stop: &AtomicBool, wanted: &Wanted, well: &mut dyn FnMut()) -> End {
         let mut flowing = None;
         loop {
             let stopped = || stop.load(Ordering::Relaxed).then_some(End::Stopped);
@@ -132,6 +150,9 @@ impl Pipeline {
                 return end;
             }
             self.keep(false);
+            if let Some(channel) = wanted.changed() {
+                self.adapt(&channel);
+            }
             if self.branches[0].status() == Status::Running
                 && flowing.get_or_insert_with(Instant::now).elapsed() > SETTLED
             {
@@ -173,7 +194,7 @@ impl Pipeline {
                     let times =
                         if attempts == 1 { "one attempt".into() } else { format!("{attempts} attempts") };
                     let text = format!("frames arrive again, after {} s and {times}", after.as_secs());
-                    self.state.lock().note(&branch.source.label, "source", "cleared", text);
+                    self.state.lock().clear(&branch.source.label, SOURCE, text);
                 }
             }
             if self.branches[i].is_due()
@@ -241,7 +262,7 @@ impl Pipeline {
         let begins = branch.fail(&self.pipeline);
         let mut state = self.state.lock();
         if begins {
-            state.note(&branch.source.label, "source", "raised", text.clone());
+            state.raise(&branch.source.label, SOURCE, text.clone(), None);
         }
         if let Some(stream) = state.streams_mut().nth(i) {
             stream.failures += 1;
@@ -260,6 +281,7 @@ impl Pipeline {
             let status = branch.status();
             changed |= stream.status != status;
             stream.status = status;
+            stream.silent = branch.is_silent();
             if matches!(status, Status::Running | Status::Ended) {
                 stream.reason = None;
             }
@@ -277,6 +299,7 @@ impl Pipeline {
                 stream.counts = counts(&stats);
             }
         }
+        state.settle(Instant::now());
         drop(state);
         if changed {
             // New sources may have a larger latency. Fails only if the pipeline is stopping.

@@ -10,7 +10,7 @@ use axum::extract::{Path, Query, State};
 use axum::http::{StatusCode, header};
 use axum::response::sse::{Event, Sse};
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
+use axum::routing::{get, post};
 use axum::{Json, Router};
 use futures_util::stream;
 use serde::{Deserialize, Serialize};
@@ -19,8 +19,12 @@ use tokio::sync::Semaphore;
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::App;
+use crate::alarms::{Alarm, CHANNEL};
 use crate::history::{self, History};
+use crate::mutes::Mute;
+use crate::source::check_name;
 use crate::state::{self, VERDICTS, wall_clock};
+use crate::webhook::MUTE;
 
 /// Interval of the event stream.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -41,6 +45,8 @@ pub fn routes() -> Router<App> {
         .route("/api/channels/{name}/history", get(past))
         .route("/api/channels/{name}/history.csv", get(table))
         .route("/api/channels/{name}/events", get(events))
+        .route("/api/channels/{name}/alarms/{number}/acknowledge", post(acknowledge))
+        .route("/api/channels/{name}/mute", post(mute))
         .route("/api/stills/{number}/{kind}", get(still))
         .route("/api/stream", get(move |app| listen(app, listeners.clone())))
 }
@@ -71,7 +77,7 @@ async fn channels(State(app): State<App>) -> Json<Value> {
 
 /// Returns all channels, worst first, and the state of the history.
 fn overview(app: &App) -> Value {
-    let mut all: Vec<_> = app.channel_set.states().iter().map(|state| summary(&state.lock())).collect();
+    let mut all: Vec<_> = app.channel_set.states().iter().map(|state| summary(app, &state.lock())).collect();
     let key = |channel: &Value| {
         let score = channel["score"].as_f64().unwrap_or(f64::INFINITY);
         (VERDICTS.iter().position(|state| channel["state"] == *state), score)
@@ -80,7 +86,8 @@ fn overview(app: &App) -> Value {
         let ((a, left), (b, right)) = (key(a), key(b));
         a.cmp(&b).then(left.total_cmp(&right))
     });
-    json!({ "time": wall_clock(), "login": app.login, "history": app.history.shown(), "channels": all })
+    json!({ "time": wall_clock(), "login": app.login, "history": app.history.shown(),
+            "webhooks": app.deliveries.shown(), "channels": all })
 }
 
 #[derive(Serialize)]
@@ -100,6 +107,10 @@ struct Shown<'a> {
     model: &'a str,
     backend: &'a str,
     alarm_low: Option<f64>,
+    /// Active alarms, oldest first.
+    alarms: Vec<&'a Alarm>,
+    /// Time until which it is muted.
+    muted: Option<Mute>,
     streams: Vec<ShownStream<'a>>,
 }
 
@@ -112,7 +123,7 @@ struct ShownStream<'a> {
     spark: Vec<f64>,
 }
 
-fn summary(state: &state::State) -> Value {
+fn summary(app: &App, state: &state::State) -> Value {
     let stream = |stream| ShownStream { stream, last: stream.last, spark: spark(stream) };
     let shown = Shown {
         name: &state.name,
@@ -121,6 +132,8 @@ fn summary(state: &state::State) -> Value {
         model: &state.model,
         backend: &state.backend,
         alarm_low: state.alarm_low,
+        alarms: state.alarms.iter().collect(),
+        muted: app.mutes.of(state, wall_clock()),
         streams: state.streams().map(stream).collect(),
     };
     // Every field can be represented in JSON; NaN becomes null.
@@ -138,12 +151,73 @@ async fn channel(State(app): State<App>, Path(name): Path<String>) -> Response {
     match app.channel_set.state(&name) {
         Some(state) => {
             let state = state.lock();
-            let mut channel = summary(&state);
+            let mut channel = summary(&app, &state);
             channel["events"] = json!(state.events.iter().take(100).collect::<Vec<_>>());
             Json(channel).into_response()
         }
         None => unknown(),
     }
+}
+
+/// Name of the user who changes something.
+#[derive(Deserialize)]
+struct By {
+    by: String,
+}
+
+#[derive(Deserialize)]
+struct Muting {
+    /// Seconds since 1970; without it the mute ends.
+    until: Option<f64>,
+    by: String,
+}
+
+/// Returns the answer to a name that cannot be.
+fn refused(by: &str) -> Option<Response> {
+    let error = check_name(by).err()?;
+    Some((StatusCode::UNPROCESSABLE_ENTITY, format!("{error}\n")).into_response())
+}
+
+/// Acknowledges an alarm. Foreign pages cannot send JSON, so they cannot do this through a browser.
+async fn acknowledge(
+    State(app): State<App>,
+    Path((name, number)): Path<(String, u64)>,
+    Json(By { by }): Json<By>,
+) -> Response {
+    if let Some(refused) = refused(&by) {
+        return refused;
+    }
+    let Some(state) = app.channel_set.state(&name) else { return unknown() };
+    match state.lock().acknowledge(number, &by) {
+        true => StatusCode::NO_CONTENT.into_response(),
+        false => (StatusCode::NOT_FOUND, "there is no such alarm any more\n").into_response(),
+    }
+}
+
+/// Mutes a channel until a time, or no longer.
+async fn mute(State(app): State<App>, Path(name): Path<String>, Json(muting): Json<Muting>) -> Response {
+    let Muting { until, by } = muting;
+    if let Some(refused) = refused(&by) {
+        return refused;
+    }
+    let Some(state) = app.channel_set.state(&name) else { return unknown() };
+    let until = until.filter(|until| *until > wall_clock());
+    let text = match until {
+        Some(until) => format!("muted until {} UTC by {by}", date(until)),
+        None => format!("not muted any more, by {by}"),
+    };
+    if let Err(error) = app.mutes.set(&name, until.map(|until| Mute { until, by })) {
+        let text = format!("the mute will not survive a restart: {error}\n");
+        return (StatusCode::INTERNAL_SERVER_ERROR, text).into_response();
+    }
+    state.lock().note(CHANNEL, MUTE, text);
+    StatusCode::NO_CONTENT.into_response()
+}
+
+/// Formats a time in UTC.
+fn date(time: f64) -> String {
+    let date = glib::DateTime::from_unix_utc(time as i64).and_then(|time| time.format("%Y-%m-%d %H:%M"));
+    date.map_or_else(|_| "a time".into(), Into::into)
 }
 
 fn unknown() -> Response {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! The web server: pages, a read-only JSON API, and metrics for Prometheus.
+//! The web server: pages, a JSON API, and metrics for Prometheus.
 //!
 //! It has its own thread. Clients that do not read are dropped (`connection.rs`), and other machines need a token
 //! (`auth.rs`).
@@ -26,8 +26,10 @@ use parking_lot::Mutex;
 use super::channel_set::ChannelSet;
 use super::history::History;
 use super::metrics;
-use super::state::{self, Status};
+use super::mutes::Mutes;
+use super::state::{self, Status, wall_clock};
 use super::still_store::StillStore;
+use super::webhook::Deliveries;
 use score::error::Error;
 
 pub use auth::Token;
@@ -45,6 +47,8 @@ pub struct App {
     pub channel_set: ChannelSet,
     pub history: Arc<History>,
     pub still_store: StillStore,
+    pub mutes: Mutes,
+    pub deliveries: Deliveries,
     /// Time of the main loop's last pass.
     pub alive: Arc<Mutex<Instant>>,
     /// Clients need a token.
@@ -151,6 +155,8 @@ async fn readyz(State(app): State<App>) -> Response {
 async fn figures(State(app): State<App>) -> Response {
     let states: Vec<state::State> =
         app.channel_set.states().iter().map(|state| state.lock().clone()).collect();
-    let text = metrics::render(&states, &app.history.shown());
+    let now = wall_clock();
+    let muted = states.iter().map(|state| app.mutes.of(state, now).is_some()).collect::<Vec<_>>();
+    let text = metrics::render(&states, &muted, &app.history.shown(), &app.deliveries.shown());
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response()
 }
