@@ -5,6 +5,7 @@
 
 use gst::prelude::*;
 use gsthipvmaf::event::{Event, EventMessage, EventState};
+use gsthipvmaf::message::ScoreState;
 
 use crate::common::clip::clips;
 use crate::common::device::DEVICE;
@@ -49,6 +50,7 @@ pub mod on_gpu {
         histories_of_pictures_are_verified,
         every_kind_of_fault_is_noticed,
         the_cpu_goes_on,
+        nothing_counts_until_the_cpu_has_a_history,
         an_error_ends_it,
         a_share_of_the_groups_is_enough_in_the_long_run,
         the_share_changes_while_frames_are_scored,
@@ -193,6 +195,28 @@ pub mod on_gpu {
             let both = (&json["provenance"]["backend"], &json["backend_at_end"]["backend"]);
             assert_eq!(both, (&"hip".into(), &"cpu".into()));
             assert_eq!(json["frame_counts"]["wrong"], events.len());
+        }
+    }
+
+    /// The CPU has no earlier pictures of distorted streams.
+    fn nothing_counts_until_the_cpu_has_a_history() {
+        const HISTORY: usize = 8;
+        let both = sides(FRAMES);
+        let features = ("features", "cvvdp");
+        let expected = score(&[("backend", "cpu"), features], &both.0, &both.1).unwrap();
+        let (rig, report, _) = broken("drop:7+", &[("on-wrong-score", "cpu"), features], 5);
+        assert_eq!(rig.element.property::<Option<String>>("backend-name").as_deref(), Some("cpu"));
+        let log = rig.log();
+        let first = log.report.events.iter().position(|event| event.event == Event::WrongScore).unwrap();
+        let reported = log.frames_before_events[first];
+        let states: Vec<_> = report.frames.iter().map(|frame| frame.state).collect();
+        let lost: Vec<_> = (0..FRAMES).filter(|t| states[*t] == ScoreState::Discont).collect();
+        assert!(lost.len() == HISTORY && lost[0] >= reported, "{lost:?} {reported}");
+        assert!(lost.windows(2).all(|pair| pair[1] == pair[0] + 1), "{lost:?}");
+        let after = lost[0] + HISTORY..FRAMES;
+        assert!(!after.is_empty() && states[after.clone()].iter().all(|state| *state == ScoreState::Scored));
+        for t in after {
+            assert_eq!(report.frames[t].features, expected.frames[t].features, "{t}");
         }
     }
 

@@ -283,21 +283,20 @@ fn check(work: &Work, kind: u32, (width, height): (usize, usize), bits: u32, fra
     check_clips(work, kind, &reference, &[(distorted, None)]);
 }
 
-/// Compares the sums of groups of several distorted clips on the GPU with the CPU's, with one and with several or many
-/// groups in flight.
+/// Compares the sums of groups of several distorted clips on the GPU with the CPU's, with one, several or many groups in
+/// flight.
 fn check_clips(work: &Work, kind: u32, reference: &Clip, distorted: &[Scaled]) {
     let expected = sums(&mut Cpu::new(1).unwrap(), work, reference, distorted);
     let Geometry { width, height, depth, .. } = reference.geometry;
     let bits = depth.bits();
-    for depth in [1, [3, 8][kind as usize % 2]] {
-        let mut hip = Hip::open(&Selection::default(), depth).unwrap();
-        let found = sums(&mut hip, work, reference, distorted);
-        assert_eq!(found.len(), expected.len());
-        for (t, (found, expected)) in found.iter().zip(&expected).enumerate() {
-            let of =
-                format!("{width}x{height} {bits} bit, kind {kind}, {depth} in flight, frame {t}, {work:?}");
-            assert_eq!(found.differences(expected), [""; 0], "{of}");
-        }
+    // The software device is slow: one depth for each case, another for the next one.
+    let depth = [1, 3, 8][(width + height + bits as usize / 2) % 3];
+    let mut hip = Hip::open(&Selection::default(), depth).unwrap();
+    let found = sums(&mut hip, work, reference, distorted);
+    assert_eq!(found.len(), expected.len());
+    for (t, (found, expected)) in found.iter().zip(&expected).enumerate() {
+        let of = format!("{width}x{height} {bits} bit, kind {kind}, {depth} in flight, frame {t}, {work:?}");
+        assert_eq!(found.differences(expected), [""; 0], "{of}");
     }
 }
 
@@ -311,7 +310,7 @@ pub fn of_groups_equal_the_processors() {
     groups_are_pairs(&sizes, |depth| Hip::open(&Selection::default(), depth).unwrap());
 }
 
-/// Compares the sums of groups of two and three pictures with the CPU's sums of the pairs, in a backend that expects
+/// Compares the sums of groups of two and three pictures with the CPU's sums of the pairs, in turn in a backend that expects
 /// this many and in one that expects more.
 fn groups_are_pairs<B: Backend>(sizes: &[(usize, usize)], open: impl Fn(usize) -> B) {
     let banding = CambiOptions { full_ref: true, ..Default::default() };
@@ -348,7 +347,7 @@ fn groups_are_pairs<B: Backend>(sizes: &[(usize, usize)], open: impl Fn(usize) -
             };
             let mut cpu = Cpu::new(1).unwrap();
             let pairs = renditions.each_ref().map(|clip| sums(&mut cpu, std::slice::from_ref(clip), 1));
-            for (n, expected, threads) in [(2, 2, 1), (2, 3, 3), (3, 3, 1), (3, 3, 3)] {
+            for (n, expected, threads) in [[(2, 2, 1), (3, 3, 3)], [(2, 3, 3), (3, 3, 1)]][(i + j) % 2] {
                 let group = sums(&mut open(threads), &renditions[..n], expected);
                 for t in 0..3 {
                     let pairs: Vec<_> = pairs[..n].iter().flat_map(|sums| &sums[t]).collect();
