@@ -48,8 +48,10 @@ impl HipVmaf {
             return Err(setting("model-filename", reason));
         }
         if settings.conf_interval && models.first().and_then(Model::bootstrap_members).is_none() {
-            let reason = "only bootstrap models have a confidence interval; set model-filename to one, such as vmaf_b_v0.6.3";
-            return Err(setting("conf-interval", reason));
+            let name = models.first().map_or("none", Model::name);
+            let reason =
+                format!("{name} has no confidence interval; use a bootstrap model, such as vmaf_b_v0.6.3");
+            return Err(setting("conf-interval", &reason));
         }
         let options = ScoreOptions {
             clip: !settings.disable_clip,
