@@ -139,7 +139,7 @@ pub struct Used {
     /// hand when one of those is done; the CPU counts such a one itself.
     pub depth: usize,
     pub gpu: Option<Arc<Device>>,
-    /// Names and values that say exactly what computes.
+    /// Names and values that say exactly what computes, and how metrics read the stream.
     pub made_by: Vec<(&'static str, String)>,
 }
 
@@ -149,7 +149,7 @@ impl Used {
             name: session.backend_name(),
             depth: session.depth() + usize::from(session.gpu().is_some()),
             gpu: session.gpu().cloned(),
-            made_by: session.made_by(),
+            made_by: session.made_by().into_iter().chain(session.readings()).collect(),
         }
     }
 }
@@ -468,7 +468,7 @@ impl Worker {
             self.history.unsubmitted = self.history.unsubmitted.saturating_sub(1);
         }
         let history = Group { distorted: vec![], ..group.clone() };
-        let lookback = self.session.plan().lookback();
+        let lookback = self.session.lookback();
         let is_pair = !group.distorted.is_empty();
         let submitted = is_pair || self.history.waited_for > 0;
         if submitted {
@@ -763,7 +763,7 @@ impl Worker {
                 }
             }
         }
-        if pictures.is_empty() && self.session.plan().lookback() == 0 {
+        if pictures.is_empty() && self.session.lookback() == 0 {
             if counted {
                 self.done(&group);
             }

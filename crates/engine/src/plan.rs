@@ -130,12 +130,17 @@ impl Plan {
         self.sources.iter().map(|source| source.source.lookahead()).max().unwrap_or(0)
     }
 
-    /// Returns how many earlier pairs of the run a score may depend on. Frames that are scored apart from the others
-    /// need as many frames before them. Of metrics that keep pictures themselves ([`Work::history`]), only the frame before
-    /// counts, which shows whether their history goes on.
+    /// Returns how many earlier pairs of the run a score may depend on, in any stream. Frames that are scored apart from the
+    /// others need as many frames before them. Of metrics that keep pictures themselves ([`Work::history`]), only the frame
+    /// before counts, which shows whether their history goes on.
     pub fn lookback(&self) -> usize {
-        let least = usize::from(self.work.history() > 0);
-        self.sources.iter().map(|source| source.source.lookback()).max().unwrap_or(0).max(least)
+        self.lookback_of(&self.work)
+    }
+
+    /// Returns the same for a stream that this work suits.
+    pub(crate) fn lookback_of(&self, work: &Work) -> usize {
+        let pictures = work.lags().max(usize::from(work.history() > 0));
+        self.sources.iter().map(|source| source.source.lookback()).max().unwrap_or(0).max(pictures)
     }
 
     /// Finds a value to follow: a model or a feature by its name, or a figure of many pairs, such as `cvvdp`, that stands in

@@ -331,6 +331,11 @@ impl Session {
         self.backend.made_by()
     }
 
+    /// Describes how metrics read the stream: their names, and a text. Empty before [`Session::prepare`].
+    pub fn readings(&self) -> Vec<(&'static str, String)> {
+        self.geometry.map(|geometry| self.work.readings(geometry)).unwrap_or_default()
+    }
+
     /// Returns the GPU of the backend, if it has one.
     pub fn gpu(&self) -> Option<&Arc<Device>> {
         self.backend.gpu()
@@ -369,6 +374,11 @@ impl Session {
     /// Returns how many earlier reference pictures of a run the metrics read.
     pub fn lags(&self) -> usize {
         self.work.lags()
+    }
+
+    /// Returns how many earlier reference frames of a run a score may depend on ([`Plan::lookback`]).
+    pub fn lookback(&self) -> usize {
+        self.plan.lookback_of(&self.work)
     }
 
     /// Returns how many later reference frames may be needed before a score is known.
@@ -540,7 +550,7 @@ impl Session {
                         self.tracks[rendition].push(&history, Pending::Alone);
                         self.complete(rendition, scores);
                     }
-                    let lookback = self.plan.lookback();
+                    let lookback = self.lookback();
                     let discont = self.since_gap < lookback || self.since_loss < self.work.history();
                     let pairs = !renditions.is_empty();
                     for (rendition, mut sums) in renditions.into_iter().zip(sums) {
@@ -564,7 +574,7 @@ impl Session {
                 }
                 QueueItem::Finish { rendition, broken } => {
                     self.tracks[rendition].finish();
-                    if broken && self.plan.lookback() > 0 {
+                    if broken && self.lookback() > 0 {
                         self.tracks[rendition].mark();
                     }
                     self.complete(rendition, scores);
@@ -577,7 +587,7 @@ impl Session {
                     self.since_loss = self.since_gap;
                     for rendition in 0..self.tracks.len() {
                         self.tracks[rendition].finish();
-                        if broken && self.plan.lookback() > 0 {
+                        if broken && self.lookback() > 0 {
                             self.tracks[rendition].mark();
                         }
                         self.complete(rendition, scores);

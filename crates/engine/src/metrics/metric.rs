@@ -30,6 +30,11 @@ pub trait Metric: 'static {
         None
     }
 
+    /// Describes how it reads this stream, as far as values depend on that: a text for each of its variants.
+    fn readings(_work: &Self::Work, _geometry: Geometry) -> Vec<String> {
+        vec![]
+    }
+
     /// Returns true if it reads Cb and Cr, where the frames have them.
     fn chroma(_work: &Self::Work) -> bool {
         false

@@ -22,6 +22,7 @@ enum Field<O> {
     Int(fn(&O) -> u32, fn(&mut O, u32) -> Option<()>, RangeInclusive<u32>),
     Float(fn(&mut O) -> &mut f64, RangeInclusive<f64>),
     Name(fn(&O) -> &'static str, fn(&mut O, &str) -> Option<()>, &'static [&'static str]),
+    Text(fn(&O) -> &'static str, fn(&mut O, &str) -> Result<(), String>),
 }
 
 /// One option of an extractor.
@@ -70,6 +71,16 @@ pub(super) const fn name<O>(
     Row { name, alias: Some(alias), field: Field::Name(get, set, names) }
 }
 
+/// Describes an option with any text. `set` returns an error as the words that follow "must be".
+pub(super) const fn text<O>(
+    name: &'static str,
+    alias: &'static str,
+    get: fn(&O) -> &'static str,
+    set: fn(&mut O, &str) -> Result<(), String>,
+) -> Row<O> {
+    Row { name, alias: Some(alias), field: Field::Text(get, set) }
+}
+
 /// Describes an option like [`int`], for a field that takes any number in the range.
 macro_rules! number {
     ($name:literal, $alias:expr, $field:ident, $range:expr) => {
@@ -87,6 +98,44 @@ macro_rules! number {
 }
 
 pub(super) use number;
+
+/// Describes an option like [`name`], for a field with one of the values in a list of pairs of name and value.
+macro_rules! choice {
+    ($name:literal, $alias:literal, $field:ident, $values:ident) => {
+        $crate::metrics::options::name(
+            $name,
+            $alias,
+            |o| $crate::metrics::options::name_of(&$values, &o.$field),
+            |o, text| {
+                let (_, value) = $values.iter().find(|(name, _)| *name == text)?;
+                o.$field = *value;
+                Some(())
+            },
+            const { &$crate::metrics::options::names(&$values) },
+        )
+    };
+}
+
+pub(super) use choice;
+
+/// The values of an option with their names; `None` for what the stream says.
+pub(super) type Names<T, const N: usize> = [(&'static str, Option<T>); N];
+
+/// Returns the name of a value in a list.
+pub(super) fn name_of<T: PartialEq>(values: &[(&'static str, T)], value: &T) -> &'static str {
+    values.iter().find(|(_, named)| named == value).map_or("other", |(name, _)| *name)
+}
+
+/// Returns the names of a list of values.
+pub(super) const fn names<T, const N: usize>(values: &[(&'static str, T); N]) -> [&'static str; N] {
+    let mut names = [""; N];
+    let mut i = 0;
+    while i < N {
+        names[i] = values[i].0;
+        i += 1;
+    }
+    names
+}
 
 /// Options that can be set by name. The defaults are those of [`Default`].
 pub trait Options: Copy + Default + 'static {
@@ -129,6 +178,10 @@ pub trait Options: Copy + Default + 'static {
                 )
             }
             Field::Name(_, set, names) => (set(self, text), format!("one of {}", names.join(", "))),
+            Field::Text(_, set) => match set(self, text) {
+                Ok(()) => (Some(()), String::new()),
+                Err(expected) => (None, expected),
+            },
         };
         match accepted {
             Some(()) => Ok(true),
@@ -150,7 +203,9 @@ pub trait Options: Copy + Default + 'static {
                     let value = *get(&mut self);
                     (value != *get(&mut default)).then(|| format!("_{}", format_g(value)))
                 }
-                Field::Name(get, ..) => (get(&self) != get(&default)).then(|| format!("_{}", get(&self))),
+                Field::Name(get, ..) | Field::Text(get, _) => {
+                    (get(&self) != get(&default)).then(|| format!("_{}", get(&self)))
+                }
             };
             if let Some(value) = value {
                 suffix += &format!("_{alias}{value}");

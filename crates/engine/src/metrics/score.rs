@@ -24,7 +24,8 @@ pub trait Source: Debug + Send + Sync {
         0
     }
 
-    /// Returns how many earlier pairs of the run the values of a pair may depend on.
+    /// Returns how many earlier pairs of the run the values of a pair may depend on, if that is more than the pictures
+    /// that the metric reads.
     fn lookback(&self) -> usize {
         0
     }

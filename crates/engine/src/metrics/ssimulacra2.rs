@@ -13,7 +13,7 @@ use std::f64::consts::{FRAC_1_SQRT_2, LN_2};
 
 use super::extractor::{About, Extract};
 use super::metric::{Metric, Misfit};
-use super::options::{Options, Row};
+use super::options::{Names, Options, Row, choice, name_of};
 use super::score::{OptionsError, Scorer, Source, plain};
 use super::work::{Work, place};
 use crate::frame::Geometry;
@@ -202,7 +202,7 @@ impl Conversion {
         if width.saturating_mul(height) > MOST_SAMPLES {
             return Err(Refusal::TooLarge { width, height });
         }
-        let limited = options.range.or(video.colorimetry.range).unwrap_or(Range::Limited) == Range::Limited;
+        let limited = range(options, video) == Range::Limited;
         let unit = 1 << (depth.bits() - 8);
         let most = depth.max() as i32;
         let (black, luma, chroma) =
@@ -231,7 +231,7 @@ impl ChromaConversion {
         if !fits(width, geometry.width) || !fits(height, geometry.height) {
             return Err(Refusal::Subsampling { width, height });
         }
-        let site = options.site.or(video.chroma_site).unwrap_or(LEFT);
+        let site = site(options, video);
         let columns = Sampling::new(width < geometry.width, site.h_cosited);
         let rows = Sampling::new(height < geometry.height, site.v_cosited);
         let (red, blue) = match matrix(options, video, geometry) {
@@ -280,7 +280,7 @@ fn curve(options: &Ssimulacra2Options, video: &Video) -> Result<Curve, Refusal> 
 
 /// Returns the matrix from the primaries to those of BT.709.
 fn primaries(options: &Ssimulacra2Options, video: &Video) -> Result<Option<[[f32; 3]; 3]>, Refusal> {
-    match options.primaries.or(video.colorimetry.primaries).unwrap_or(Primaries::Bt709) {
+    match named_primaries(options, video) {
         Primaries::Bt709 => Ok(None),
         Primaries::Bt2020 => Ok(Some([
             [1.66049099, -0.58764112, -0.0728498623],
@@ -302,6 +302,34 @@ fn primaries(options: &Ssimulacra2Options, video: &Video) -> Result<Option<[[f32
         }
         Primaries::Other => Err(Refusal::Primaries),
     }
+}
+
+impl Ssimulacra2Options {
+    /// Describes the conversion for frames of a stream.
+    fn reading(&self, video: &Video, geometry: Geometry) -> String {
+        let matrix = name_of(&MATRICES, &Some(matrix(self, video, geometry)));
+        let range = name_of(&RANGES, &Some(range(self, video)));
+        let site = name_of(&SITES, &Some(site(self, video)));
+        let primaries = name_of(&PRIMARIES, &Some(named_primaries(self, video)));
+        let curve = curve(self, video).map_or("other", |curve| name_of(&CURVES, &Some(curve)));
+        let chroma = geometry.chroma.map(|_| format!("matrix {matrix}, chroma {site}, "));
+        format!("{}{range} range, transfer {curve}, primaries {primaries}", chroma.unwrap_or_default())
+    }
+}
+
+/// Returns the codes of black and white.
+fn range(options: &Ssimulacra2Options, video: &Video) -> Range {
+    options.range.or(video.colorimetry.range).unwrap_or(Range::Limited)
+}
+
+/// Returns the positions of chroma samples.
+fn site(options: &Ssimulacra2Options, video: &Video) -> ChromaSite {
+    options.site.or(video.chroma_site).unwrap_or(LEFT)
+}
+
+/// Returns the colours of red, green and blue.
+fn named_primaries(options: &Ssimulacra2Options, video: &Video) -> Primaries {
+    options.primaries.or(video.colorimetry.primaries).unwrap_or(Primaries::Bt709)
 }
 
 /// Returns the sizes of the scales of pictures of this size.
@@ -347,6 +375,10 @@ impl Metric for Ssimulacra2 {
 
     fn suit(work: &mut Ssimulacra2Work, video: &Video, _geometry: Geometry) {
         work.video = *video;
+    }
+
+    fn readings(work: &Ssimulacra2Work, geometry: Geometry) -> Vec<String> {
+        work.options.iter().map(|options| options.reading(&work.video, geometry)).collect()
     }
 
     fn chroma(_work: &Ssimulacra2Work) -> bool {
@@ -476,10 +508,7 @@ fn power(x: f64, p: f64) -> f64 {
 
 const LEFT: ChromaSite = ChromaSite { h_cosited: true, v_cosited: false };
 
-/// The values of an option with their names.
-type Names<T> = &'static [(&'static str, Option<T>)];
-
-const MATRICES: Names<Matrix> = &[
+const MATRICES: Names<Matrix, 6> = [
     ("stream", None),
     ("601", Some(Matrix::Bt601)),
     ("709", Some(Matrix::Bt709)),
@@ -487,7 +516,7 @@ const MATRICES: Names<Matrix> = &[
     ("240", Some(Matrix::Smpte240m)),
     ("fcc", Some(Matrix::Fcc)),
 ];
-const PRIMARIES: Names<Primaries> = &[
+const PRIMARIES: Names<Primaries, 6> = [
     ("stream", None),
     ("709", Some(Primaries::Bt709)),
     ("2020", Some(Primaries::Bt2020)),
@@ -495,15 +524,15 @@ const PRIMARIES: Names<Primaries> = &[
     ("170m", Some(Primaries::Smpte170m)),
     ("470bg", Some(Primaries::Bt470bg)),
 ];
-const RANGES: Names<Range> =
-    &[("stream", None), ("limited", Some(Range::Limited)), ("full", Some(Range::Full))];
-const SITES: Names<ChromaSite> = &[
+const RANGES: Names<Range, 3> =
+    [("stream", None), ("limited", Some(Range::Limited)), ("full", Some(Range::Full))];
+const SITES: Names<ChromaSite, 4> = [
     ("stream", None),
     ("left", Some(LEFT)),
     ("center", Some(ChromaSite { h_cosited: false, v_cosited: false })),
     ("topleft", Some(ChromaSite { h_cosited: true, v_cosited: true })),
 ];
-const CURVES: Names<Curve> = &[
+const CURVES: Names<Curve, 5> = [
     ("stream", None),
     ("bt1886", Some(Curve::Bt1886)),
     ("srgb", Some(Curve::Srgb)),
@@ -511,44 +540,14 @@ const CURVES: Names<Curve> = &[
     ("gamma28", Some(Curve::Gamma28)),
 ];
 
-/// Describes an option whose values have the names of a list.
-macro_rules! named {
-    ($name:literal, $field:ident, $values:ident) => {
-        $crate::metrics::options::name(
-            $name,
-            $name,
-            |o: &Ssimulacra2Options| {
-                $values.iter().find(|(_, value)| *value == o.$field).map_or("", |(name, _)| *name)
-            },
-            |o, name| {
-                let (_, value) = $values.iter().find(|(known, _)| *known == name)?;
-                o.$field = *value;
-                Some(())
-            },
-            {
-                const NAMES: [&str; $values.len()] = {
-                    let mut names = [""; $values.len()];
-                    let mut i = 0;
-                    while i < names.len() {
-                        names[i] = $values[i].0;
-                        i += 1;
-                    }
-                    names
-                };
-                &NAMES
-            },
-        )
-    };
-}
-
 impl Options for Ssimulacra2Options {
     const EXTRACTOR: &'static str = "ssimulacra2";
     const TABLE: &'static [Row<Self>] = &[
-        named!("matrix", matrix, MATRICES),
-        named!("primaries", primaries, PRIMARIES),
-        named!("range", range, RANGES),
-        named!("site", site, SITES),
-        named!("transfer", transfer, CURVES),
+        choice!("matrix", "matrix", matrix, MATRICES),
+        choice!("primaries", "primaries", primaries, PRIMARIES),
+        choice!("range", "range", range, RANGES),
+        choice!("site", "site", site, SITES),
+        choice!("transfer", "transfer", transfer, CURVES),
     ];
 }
 

@@ -59,6 +59,7 @@ struct Rules {
     of_reference: bool,
     suit: fn(&mut Work, &Video, Geometry),
     doubt: fn(&Work, &Video) -> Option<String>,
+    readings: fn(&Work, Geometry) -> Vec<String>,
     chroma: fn(&Work) -> bool,
     lags: fn(&Work) -> usize,
     history: fn(&Work) -> usize,
@@ -76,6 +77,9 @@ impl Rules {
                 }
             },
             doubt: |work, video| work.get::<M>().and_then(|work| M::doubt(work, video)),
+            readings: |work, geometry| {
+                work.get::<M>().map(|work| M::readings(work, geometry)).unwrap_or_default()
+            },
             chroma: |work| work.get::<M>().is_some_and(M::chroma),
             lags: |work| work.get::<M>().map_or(0, M::lags),
             history: |work| work.get::<M>().map_or(0, M::history),
@@ -144,6 +148,13 @@ impl Work {
     /// Returns why values of metrics may not be meant for a stream with these properties, and what to do.
     pub fn doubts(&self, video: &Video) -> impl Iterator<Item = String> {
         self.rules.values().filter_map(|rules| (rules.doubt)(self, video))
+    }
+
+    /// Describes how metrics read a stream that the work suits: their names, and a text.
+    pub fn readings(&self, geometry: Geometry) -> Vec<(&'static str, String)> {
+        let text = |rules: &Rules| (rules.readings)(self, geometry).join("; ");
+        let lines = self.rules.iter().map(|(name, rules)| (*name, text(rules)));
+        lines.filter(|(_, text)| !text.is_empty()).collect()
     }
 
     /// Returns true if a metric reads Cb and Cr, where the frames have them.

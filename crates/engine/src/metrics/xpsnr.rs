@@ -9,7 +9,7 @@
 
 use super::extractor::{About, Extract};
 use super::metric::{Metric, Misfit};
-use super::options::{Options, Row, name};
+use super::options::{Options, Row, choice};
 use super::score::{OptionsError, Scorer, Source, plain};
 use super::work::{FrameSums, Work};
 use crate::frame::Geometry;
@@ -406,6 +406,11 @@ impl Metric for Xpsnr {
         work.second_order = video.rate.is_some_and(|rate| rate.num() / rate.den() >= SECOND_ORDER_FPS);
     }
 
+    fn readings(work: &XpsnrWork, _geometry: Geometry) -> Vec<String> {
+        let frames = if work.second_order { "two frames" } else { "the frame" };
+        vec![format!("compared with {frames} before")]
+    }
+
     fn chroma(_work: &XpsnrWork) -> bool {
         true
     }
@@ -424,27 +429,15 @@ impl Metric for Xpsnr {
 impl Options for XpsnrOptions {
     const EXTRACTOR: &'static str = "xpsnr";
     const TABLE: &'static [Row<Self>] = &[
-        name(
-            "xpsnr_inf",
-            "inf",
-            |o| INFINITY[usize::from(o.infinite)],
-            |o, name| INFINITY.iter().position(|value| *value == name).map(|i| o.infinite = i > 0),
-            &INFINITY,
-        ),
-        name(
-            "xpsnr_narrow_blocks",
-            "narrow",
-            |o| NARROW_BLOCKS[usize::from(o.ffmpeg_blocks)],
-            |o, name| NARROW_BLOCKS.iter().position(|value| *value == name).map(|i| o.ffmpeg_blocks = i > 0),
-            &NARROW_BLOCKS,
-        ),
+        choice!("xpsnr_inf", "inf", infinite, INFINITY),
+        choice!("xpsnr_narrow_blocks", "narrow", ffmpeg_blocks, NARROW_BLOCKS),
     ];
 }
 
 /// Values of `xpsnr_inf`.
-const INFINITY: [&str; 2] = ["cap", "inf"];
+const INFINITY: [(&str, bool); 2] = [("cap", false), ("inf", true)];
 /// Values of `xpsnr_narrow_blocks`.
-const NARROW_BLOCKS: [&str; 2] = ["correct", "ffmpeg"];
+const NARROW_BLOCKS: [(&str, bool); 2] = [("correct", false), ("ffmpeg", true)];
 
 /// Identifies a feature of [`XpsnrOptions`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -489,11 +482,6 @@ impl XpsnrSource {
 }
 
 impl Source for XpsnrSource {
-    /// Returns that of the second order: the rate is not known here.
-    fn lookback(&self) -> usize {
-        2
-    }
-
     fn scorer(&self, geometry: Geometry) -> Result<Box<dyn Scorer>, OptionsError> {
         let scoring = self.scoring(geometry);
         Ok(plain(move |sums| {

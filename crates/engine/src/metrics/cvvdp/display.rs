@@ -3,7 +3,11 @@
 //! The displays of ColorVideoVDP 0.5.7 (`display_models.json`; MIT, (c) 2024 Graphics and Displays group), without those
 //! for samples that are proportional to light.
 
+use std::borrow::Cow;
 use std::f64::consts::PI;
+use std::fmt;
+
+use super::file;
 
 /// The conversion from samples to light.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,7 +22,7 @@ pub enum Eotf {
 
 /// The light of black.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Black {
+pub enum Black {
     /// The ratio of white to black.
     Contrast(f64),
     /// In cd/m2.
@@ -26,29 +30,41 @@ enum Black {
 }
 
 /// A display, seen by a viewer.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Display {
     /// The name for users.
-    pub name: &'static str,
+    pub name: Cow<'static, str>,
     /// The conversion from samples to light.
     pub eotf: Eotf,
     /// The light of white in cd/m2.
     pub peak: f64,
-    black: Black,
+    pub black: Black,
     /// The light of the room in lux.
     pub lux: f64,
+    /// The share of it that the display reflects.
+    pub reflectivity: f64,
     /// Pixels per degree of the field of view, a multiple of 2^-20.
     pub ppd: f64,
 }
 
 impl Display {
     const fn new(name: &'static str, eotf: Eotf, peak: f64, black: Black, lux: f64, ppd: f64) -> Self {
-        Self { name, eotf, peak, black, lux, ppd }
+        Self { name: Cow::Borrowed(name), eotf, peak, black, lux, reflectivity: 0.005, ppd }
     }
 
-    /// Finds a display by its name.
+    /// Finds a display of the list by its name.
     pub fn named(name: &str) -> Option<&'static Self> {
         DISPLAYS.iter().find(|display| display.name == name)
+    }
+
+    /// Finds the display that an option names: one of the list, or of a file. Returns an error as the words that follow
+    /// "must be".
+    pub fn chosen(text: &str) -> Result<&'static Self, String> {
+        if text.contains(['@', '/']) || text.ends_with(".json") {
+            return file::display(text);
+        }
+        let names = || DISPLAYS.each_ref().map(|display| &*display.name).join(", ");
+        Self::named(text).ok_or_else(|| format!("one of {}, or FILE.json, or NAME@FILE.json", names()))
     }
 
     /// Returns the light of black, without reflections, in cd/m2.
@@ -62,7 +78,7 @@ impl Display {
 
     /// Returns the reflected light of the room in cd/m2.
     pub fn reflected(&self) -> f64 {
-        self.lux / PI * 0.005
+        self.lux / PI * self.reflectivity
     }
 }
 
@@ -70,7 +86,7 @@ use Black::{Contrast, Level};
 use Eotf::{Hlg, Pq, Srgb};
 
 /// All displays; the first is the default.
-pub const DISPLAYS: [Display; 23] = [
+pub static DISPLAYS: [Display; 23] = [
     Display::new("standard_4k", Srgb, 200.0, Contrast(1000.0), 250.0, 75.40244960784912),
     Display::new("standard_hdr_pq", Pq, 1500.0, Contrast(1e6), 10.0, 75.40244960784912),
     Display::new("standard_hdr_hlg", Hlg, 1500.0, Contrast(1e6), 10.0, 75.40244960784912),
@@ -96,13 +112,19 @@ pub const DISPLAYS: [Display; 23] = [
     Display::new("lg_oled_2026_hdr_pq", Pq, 3000.0, Level(0.0005), 5.0, 102.63064193725586),
 ];
 
-/// The names of all displays.
-pub const NAMES: [&str; DISPLAYS.len()] = {
-    let mut names = [""; DISPLAYS.len()];
-    let mut i = 0;
-    while i < names.len() {
-        names[i] = DISPLAYS[i].name;
-        i += 1;
+/// Writes the name and the numbers.
+impl fmt::Display for Display {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, eotf, peak, lux, reflectivity, ppd, .. } = self;
+        let eotf = match eotf {
+            Srgb => "sRGB",
+            Pq => "PQ",
+            Hlg => "HLG",
+        };
+        let black = self.black();
+        write!(
+            f,
+            "{name} ({eotf}, {peak} and {black} cd/m2, {lux} lux, reflectivity {reflectivity}, {ppd} pixels per degree)"
+        )
     }
-    names
-};
+}

@@ -12,15 +12,16 @@
 mod csf;
 mod display;
 mod double;
+mod file;
 pub mod float;
 pub mod tables;
 
-use self::display::{DISPLAYS, Display, NAMES};
+use self::display::{DISPLAYS, Display};
 use self::double::pow;
 use self::tables::{EPSILON, half, sizes};
 use super::extractor::{About, Extract};
 use super::metric::{Metric, Misfit};
-use super::options::{Options, Row, name};
+use super::options::{Names, Options, Row, choice, name_of, text};
 use super::score::{OptionsError, Pooled, Scorer, Source, plain};
 use super::work::{FrameSums, Work};
 use crate::frame::Geometry;
@@ -58,51 +59,46 @@ pub enum Matrix {
 pub struct CvvdpOptions {
     /// `display`: the display on which the video is seen.
     pub display: &'static Display,
-    /// `loc`: the positions of chroma samples, of [`SITES`].
-    loc: usize,
-    /// `matrix`: the matrix, of [`MATRICES`].
-    matrix: usize,
-    /// `range`: the range of samples, of [`RANGES`].
-    range: usize,
+    /// `loc`: the chroma samples lie in the columns, and in the rows, of luma samples.
+    loc: Option<[bool; 2]>,
+    /// `matrix`: the matrix.
+    matrix: Option<Matrix>,
+    /// `range`: the samples have full range.
+    range: Option<bool>,
 }
 
-/// The values of options: names, and what they mean; `None` for what the stream says.
-const SITES: [&str; 4] = ["center", "left", "topleft", "tag"];
-const MATRICES: [&str; 4] = ["auto", "bt601", "bt709", "bt2020"];
-const RANGES: [&str; 3] = ["auto", "full", "limited"];
+const SITES: Names<[bool; 2], 4> = [
+    ("center", Some([false, false])),
+    ("left", Some([true, false])),
+    ("topleft", Some([true, true])),
+    ("tag", None),
+];
+const MATRICES: Names<Matrix, 4> = [
+    ("auto", None),
+    ("bt601", Some(Matrix::Bt601)),
+    ("bt709", Some(Matrix::Bt709)),
+    ("bt2020", Some(Matrix::Bt2020)),
+];
+const RANGES: Names<bool, 3> = [("auto", None), ("full", Some(true)), ("limited", Some(false))];
 
 impl Default for CvvdpOptions {
     fn default() -> Self {
-        Self { display: &DISPLAYS[0], loc: 0, matrix: 0, range: 0 }
+        Self { display: &DISPLAYS[0], loc: Some([false; 2]), matrix: None, range: None }
     }
-}
-
-/// Describes an option with a field that counts the names of a list.
-macro_rules! one_of {
-    ($name:literal, $field:ident, $names:ident) => {
-        name(
-            $name,
-            $name,
-            |o| $names[o.$field],
-            |o, text| $names.iter().position(|name| *name == text).map(|i| o.$field = i),
-            &$names,
-        )
-    };
 }
 
 impl Options for CvvdpOptions {
     const EXTRACTOR: &'static str = "cvvdp";
     const TABLE: &'static [Row<Self>] = &[
-        name(
+        text(
             "display",
             "display",
-            |o| o.display.name,
-            |o, text| Display::named(text).map(|display| o.display = display),
-            &NAMES,
+            |o| &o.display.name,
+            |o, text| Display::chosen(text).map(|display| o.display = display),
         ),
-        one_of!("loc", loc, SITES),
-        one_of!("matrix", matrix, MATRICES),
-        one_of!("range", range, RANGES),
+        choice!("loc", "loc", loc, SITES),
+        choice!("matrix", "matrix", matrix, MATRICES),
+        choice!("range", "range", range, RANGES),
     ];
 }
 
@@ -138,22 +134,26 @@ impl CvvdpWork {
 
     fn suit(&mut self, video: &Video) {
         let colorimetry = video.colorimetry;
-        self.matrix = match (MATRICES[self.options.matrix], colorimetry.matrix) {
-            ("bt601", _) => Matrix::Bt601,
-            ("bt2020", _) | ("auto", Some(video::Matrix::Bt2020)) => Matrix::Bt2020,
+        let tagged = match colorimetry.matrix {
+            Some(video::Matrix::Bt2020) => Matrix::Bt2020,
             _ => Matrix::Bt709,
         };
-        self.full = match RANGES[self.options.range] {
-            "auto" => colorimetry.range == Some(video::Range::Full),
-            range => range == "full",
-        };
-        self.cosited = match SITES[self.options.loc] {
-            "left" => [true, false],
-            "topleft" => [true, true],
-            "tag" => video.chroma_site.map_or([false; 2], |site| [site.h_cosited, site.v_cosited]),
-            _ => [false; 2],
-        };
+        self.matrix = self.options.matrix.unwrap_or(tagged);
+        self.full = self.options.range.unwrap_or(colorimetry.range == Some(video::Range::Full));
+        let site = || video.chroma_site.map_or([false; 2], |site| [site.h_cosited, site.v_cosited]);
+        self.cosited = self.options.loc.unwrap_or_else(site);
         self.rate = video.rate;
+    }
+
+    /// Describes the display, and how samples become light.
+    fn reading(&self, geometry: Geometry) -> String {
+        let range = if self.full { "full" } else { "limited" };
+        let matrix = name_of(&MATRICES, &Some(self.matrix));
+        let site = name_of(&SITES, &Some(self.cosited));
+        let chroma = geometry.chroma.map(|_| format!("matrix {matrix}, chroma {site}, "));
+        let rate = self.rate.map(|rate| format!(", {}/{} frames per second", rate.num(), rate.den()));
+        let (chroma, rate) = (chroma.unwrap_or_default(), rate.unwrap_or_default());
+        format!("0.5.7 on {}, {chroma}{range} range{rate}", self.options.display)
     }
 
     /// Returns the frame rate, if the metric is defined for it.
@@ -207,9 +207,13 @@ impl Metric for Cvvdp {
             Eotf::Hlg => "HLG",
         };
         (shown != video).then(|| {
-            let name = display.name;
+            let name = &display.name;
             format!("the video is {video}, and cvvdp shows it on {name}, which takes {shown}: choose another display, such as cvvdp=display={suited}")
         })
+    }
+
+    fn readings(work: &CvvdpWork, geometry: Geometry) -> Vec<String> {
+        vec![work.reading(geometry)]
     }
 
     fn chroma(_work: &CvvdpWork) -> bool {
