@@ -84,7 +84,8 @@ impl Alarm {
             kind: self.kind.clone(),
             state: state.into(),
             text,
-            still: self.still,
+            // Pictures are of the beginning.
+            still: self.still.filter(|_| state == "raised"),
             about: Some(self.about.clone()),
         }
     }

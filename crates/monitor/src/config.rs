@@ -33,6 +33,9 @@ const TUNED: [&str; 8] = [
     "black-time",
 ];
 
+/// Model for features alone.
+const NO_MODEL: &str = "none";
+
 /// Content of the file.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -114,10 +117,21 @@ impl Channel {
         }
         self.reference.check()?;
         self.renditions.iter().try_for_each(|named| named.source.check())?;
-        for model in &self.models {
+        for model in self.models.iter().filter(|model| *model != NO_MODEL) {
             Model::load(model).map_err(|error| error.to_string())?;
         }
         self.element().map(|_| ())
+    }
+
+    /// Returns the name of the value that scores are of.
+    pub fn score_of(&self) -> String {
+        let model = self.models.first().filter(|model| *model != NO_MODEL);
+        let features = self.set.iter().find(|of| of.name == "features").map(|of| &of.value);
+        let first = |features: &String| {
+            features.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').next().map(String::from)
+        };
+        let value = self.score.clone().or(model.cloned()).or_else(|| features.and_then(first));
+        value.unwrap_or_default()
     }
 
     /// Returns the longest pause between attempts.
@@ -192,6 +206,9 @@ impl Channel {
             ("extra-models", &self.models.get(1..).unwrap_or_default().join(";")),
             ("latency", &(u64::from(self.wait) * ClockTime::MSECOND.nseconds())),
         ]);
+        if let Some(score) = &self.score {
+            property::set(&element, "score", score)?;
+        }
         self.tune(&element)?;
         self.set.iter().try_for_each(|of| property::set(&element, &of.name, &of.value))?;
         Ok(element)

@@ -15,6 +15,7 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::{Axis, Block, Chart, Dataset, GraphType, Paragraph, Row, Table};
 
 use super::lines::{clock, score};
+use super::scale::{self, Scale};
 use super::state::{Entry, Shared, State, Status, Stream, wall_clock};
 
 /// Seconds on the chart.
@@ -90,8 +91,18 @@ fn draw(frame: &mut Frame, state: &State, number: &str, address: &SocketAddr) {
 }
 
 fn streams(state: &State) -> Table<'_> {
-    let header =
-        Row::new(["", "state", "VMAF", "p5", "lowest", "unpaired", "skipped", "offset", "alarms", "source"]);
+    let header = Row::new([
+        "",
+        "state",
+        scale::title(&state.score_of),
+        "p5",
+        "lowest",
+        "unpaired",
+        "skipped",
+        "offset",
+        "alarms",
+        "source",
+    ]);
     let rows = std::iter::once(&state.reference).chain(&state.renditions).enumerate();
     let widths =
         [14, 9, 7, 7, 7, 9, 8, 9, 16].map(Constraint::Length).into_iter().chain([Constraint::Min(10)]);
@@ -122,7 +133,7 @@ fn row(i: usize, stream: &Stream) -> Row<'_> {
         score(last.map(|point| point.min)).into(),
         count(stream.counts.unpaired).into(),
         count(stream.counts.skipped).into(),
-        stream.offset.map_or(String::new(), |ms| format!("{ms:+.0} ms")).into(),
+        stream.offset.map_or(String::new(), |seconds| format!("{:+.0} ms", seconds * 1e3)).into(),
         raised.into(),
         Line::from(stream.source.as_str()).dim(),
     ])
@@ -145,8 +156,11 @@ fn draw_chart(frame: &mut Frame, state: &State, area: ratatui::layout::Rect) {
     });
     let end = start + SPAN;
     let x = Axis::default().bounds([start, end]).labels([clock(start), clock(end)]);
-    let y = Axis::default().bounds([0.0, 100.0]).labels(["0", "25", "50", "75", "100"]);
-    let block = Block::bordered().title(" VMAF, mean of the window ");
+    let Scale { low, high, unit } = Scale::of(&state.score_of);
+    let labels = [0.0, 0.25, 0.5, 0.75, 1.0].map(|share| format!("{}", low + (high - low) * share));
+    let y = Axis::default().bounds([low, high]).labels(labels);
+    let title = format!(" {}, mean of the window {unit}", scale::title(&state.score_of));
+    let block = Block::bordered().title(title);
     frame.render_widget(Chart::new(sets.collect()).block(block).x_axis(x).y_axis(y), area);
 }
 

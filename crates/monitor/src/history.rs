@@ -3,7 +3,7 @@
 //! Scores and events of the last hours or days, in an embedded database.
 //!
 //! The windows of a rendition in one minute are one value, with 16 bytes per window. A rendition takes about 1.5 MB a
-//! day, so a year can be searched. Windows and events wait in memory until they are written, once a second: a killed
+//! day. Sums of each hour are kept for 400 days, as are events. Windows and events wait in memory until they are written, once a second: a killed
 //! process or a power cut loses no more than that. Without a folder the data is in memory.
 //!
 //! After an error, as on a full disk, the database refuses everything until it is opened again. This is tried with
@@ -29,6 +29,8 @@ use super::state::{Entry, Point};
 
 /// Key: channel, rendition and minute since 1970.
 const POINTS: TableDefinition<(&str, &str, u64), &[u8]> = TableDefinition::new("points");
+/// Sums of the windows of an hour. Key: channel, rendition and hour since 1970.
+const HOURS: TableDefinition<(&str, &str, u64), &[u8]> = TableDefinition::new("hours");
 /// Key: channel, microsecond since 1970, and a number for events in the same microsecond.
 const EVENTS: TableDefinition<(&str, u64, u64), &[u8]> = TableDefinition::new("events");
 
@@ -45,6 +47,12 @@ const MOST_WAITING: [usize; 2] = [4_000_000, 50_000];
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 /// Seconds per value.
 const SPAN: f64 = 60.0;
+/// Seconds per sum.
+pub const HOUR: f64 = 3600.0;
+/// Minutes per sum.
+const MINUTES: u64 = 60;
+/// Time for which sums and events are kept.
+const KEPT: Duration = Duration::from_secs(400 * 86_400);
 /// Bytes per window.
 const SIZE: usize = 16;
 /// Flag in the milliseconds of a window at whose end an alarm was active.
@@ -112,6 +120,20 @@ pub struct Bucket {
     pub alarm: bool,
 }
 
+/// Windows of a rendition in an hour, or more of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Sum {
+    pub windows: u32,
+    /// Windows that have scores.
+    pub scored: u32,
+    /// Windows with an active alarm.
+    pub alarmed: u32,
+    /// Sum of the means.
+    pub sum: f64,
+    /// Lowest score; infinite without scores.
+    pub min: f64,
+}
+
 /// Stored form of an event.
 #[derive(Serialize, Deserialize)]
 struct Stored {
@@ -148,6 +170,11 @@ impl History {
             result => result?,
         }
         Ok(history)
+    }
+
+    /// Returns the time for which windows are kept.
+    pub fn keep(&self) -> Duration {
+        self.keep
     }
 
     /// Adds windows of renditions, and events, each with its channel. They are written by the next `write`.
@@ -211,6 +238,7 @@ impl History {
         let write = database.begin_write()?;
         write.open_table(POINTS)?;
         write.open_table(EVENTS)?;
+        write.open_table(HOURS)?;
         write.commit()?;
         *self.database.write() = Some(database);
         Ok(())
@@ -241,15 +269,26 @@ impl History {
         let write = database.as_ref().ok_or(Error::DatabaseClosed)?.begin_write()?;
         {
             let mut table = write.open_table(POINTS)?;
+            let mut hours = BTreeMap::<(&str, &str, u64), Sum>::new();
             for ((minute, channel, label), points) in &batch.points {
                 let key = (channel.as_str(), label.as_str(), *minute);
                 let mut value = table.get(key)?.map_or(vec![], |value| value.value().to_vec());
                 for point in points.chunks_exact(SIZE) {
                     if !batch.retried || !value.chunks_exact(SIZE).any(|known| known == point) {
                         value.extend(point);
+                        let key = (channel.as_str(), label.as_str(), minute / MINUTES);
+                        let hour = hours.entry(key).or_insert_with(Sum::empty);
+                        decode(0.0, point).iter().for_each(|point| hour.add(point));
                     }
                 }
                 table.insert(key, value.as_slice())?;
+            }
+            let mut table = write.open_table(HOURS)?;
+            for (key, mut hour) in hours {
+                if let Some(known) = table.get(key)?.and_then(|known| Sum::decode(known.value())) {
+                    hour = hour.and(&known);
+                }
+                table.insert(key, hour.encode().as_slice())?;
             }
             let mut table = write.open_table(EVENTS)?;
             for (channel, event) in &batch.events {
@@ -320,6 +359,19 @@ impl History {
     ) -> Result<Vec<Bucket>, Error> {
         let length = ((to - from) / most.max(1) as f64).max(f64::MIN_POSITIVE);
         let mut buckets: Vec<(u64, Bucket, u32)> = vec![];
+        // Before the first window that is kept, there are only sums.
+        let first = self.first(channel, label, from)?.map_or(u64::MAX, |minute| minute / MINUTES);
+        let mut sums = BTreeMap::<u64, (f64, Sum)>::new();
+        for (hour, sum) in self.hours(channel, label, from, to)?.into_iter().filter(|(hour, _)| *hour < first)
+        {
+            let time = (hour as f64 * HOUR).max(from);
+            let known = sums.entry(((time - from) / length) as u64).or_insert((time, Sum::empty()));
+            known.1 = known.1.and(&sum);
+        }
+        buckets.extend(sums.into_iter().map(|(number, (time, sum))| {
+            let mean = sum.sum / f64::from(sum.scored);
+            (number, Bucket { time, mean, min: sum.min, alarm: sum.alarmed > 0 }, sum.scored)
+        }));
         self.each(channel, label, from, to, |point| {
             let number = ((point.time - from) / length) as u64;
             match buckets.last_mut() {
@@ -331,6 +383,31 @@ impl History {
             }
         })?;
         Ok(buckets.into_iter().map(|(_, bucket, _)| bucket).collect())
+    }
+
+    /// Returns the first minute from a time on that has windows.
+    fn first(&self, channel: &str, label: &str, from: f64) -> Result<Option<u64>, Error> {
+        let Some(database) = &*self.database.read() else { return Ok(None) };
+        let table = database.begin_read()?.open_table(POINTS)?;
+        let range = (channel, label, (from / SPAN) as u64)..=(channel, label, u64::MAX);
+        Ok(table.range(range)?.next().transpose()?.map(|(key, _)| key.value().2))
+    }
+
+    /// Returns the sums of the hours that begin between two times, with their numbers.
+    pub fn hours(&self, channel: &str, label: &str, from: f64, to: f64) -> Result<Vec<(u64, Sum)>, Error> {
+        let mut hours = vec![];
+        if from > to {
+            return Ok(hours);
+        }
+        let Some(database) = &*self.database.read() else { return Ok(hours) };
+        let table = database.begin_read()?.open_table(HOURS)?;
+        for item in
+            table.range((channel, label, (from / HOUR) as u64)..=(channel, label, (to / HOUR) as u64))?
+        {
+            let (key, value) = item?;
+            hours.extend(Sum::decode(value.value()).map(|sum| (key.value().2, sum)));
+        }
+        Ok(hours)
     }
 
     /// Visits the windows of a rendition between two times in order.
@@ -423,22 +500,26 @@ impl History {
     /// Removes data that is too old or too large. `now` is in seconds since 1970.
     fn prune(&self, now: f64) -> Result<(), Error> {
         let mut oldest = now - self.keep.as_secs_f64();
-        self.remove_before(oldest)?;
+        let kept = now - self.keep.max(KEPT).as_secs_f64();
+        self.remove_before(oldest, kept)?;
         while self.size()? > LARGEST && oldest < now {
             oldest += 3600.0;
-            self.remove_before(oldest)?;
+            self.remove_before(oldest, kept)?;
         }
         Ok(())
     }
 
-    fn remove_before(&self, time: f64) -> Result<(), Error> {
+    /// Removes windows before a time, and events and sums before another.
+    fn remove_before(&self, time: f64, kept: f64) -> Result<(), Error> {
         let database = self.database.read();
         let write = database.as_ref().ok_or(Error::DatabaseClosed)?.begin_write()?;
         {
             let minute = (time / SPAN).max(0.0) as u64;
             write.open_table(POINTS)?.retain(|(_, _, at), _| at >= minute)?;
+            let hour = (kept / HOUR).max(0.0) as u64;
+            write.open_table(HOURS)?.retain(|(_, _, at), _| at >= hour)?;
             let mut table = write.open_table(EVENTS)?;
-            let micros = (time * 1e6).max(0.0) as u64;
+            let micros = (kept * 1e6).max(0.0) as u64;
             table.retain(|(_, at, _), _| at >= micros)?;
             // From the newest to the oldest of each channel.
             let (mut channel, mut count, mut surplus) = (String::new(), 0, vec![]);
@@ -466,6 +547,51 @@ impl History {
         let bytes = write.stats()?.stored_bytes();
         write.abort()?;
         Ok(bytes)
+    }
+}
+
+impl Sum {
+    /// Returns the sum of no windows.
+    pub fn empty() -> Self {
+        Self { min: f64::INFINITY, ..Self::default() }
+    }
+
+    fn add(&mut self, point: &Point) {
+        self.windows += 1;
+        self.alarmed += u32::from(point.alarm);
+        if point.mean.is_finite() {
+            self.scored += 1;
+            self.sum += point.mean;
+            self.min = self.min.min(point.min);
+        }
+    }
+
+    /// Returns the sum of both.
+    pub fn and(self, other: &Self) -> Self {
+        Self {
+            windows: self.windows + other.windows,
+            scored: self.scored + other.scored,
+            alarmed: self.alarmed + other.alarmed,
+            sum: self.sum + other.sum,
+            min: self.min.min(other.min),
+        }
+    }
+
+    fn encode(&self) -> Vec<u8> {
+        let counts = [self.windows, self.scored, self.alarmed].map(u32::to_le_bytes).concat();
+        [counts, [self.sum, self.min].map(f64::to_le_bytes).concat()].concat()
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Self> {
+        let count = |i: usize| Some(u32::from_le_bytes(bytes.get(4 * i..4 * i + 4)?.try_into().ok()?));
+        let value = |i: usize| Some(f64::from_le_bytes(bytes.get(12 + 8 * i..20 + 8 * i)?.try_into().ok()?));
+        Some(Self {
+            windows: count(0)?,
+            scored: count(1)?,
+            alarmed: count(2)?,
+            sum: value(0)?,
+            min: value(1)?,
+        })
     }
 }
 
@@ -706,6 +832,24 @@ mod tests {
     }
 
     #[test]
+    fn hours_have_the_sums_of_their_windows() {
+        let history = History::open(None, Duration::from_secs(86_400)).unwrap();
+        let scores = [90.0, f64::NAN, 40.0, 60.0];
+        let points: Vec<_> =
+            (0..).zip(scores).map(|(i, score)| point(NOW + 1200.0 * f64::from(i), score)).collect();
+        record(&history, &points[..1], &[]);
+        record(&history, &points[1..], &[]);
+        let hours = history.hours("sport", "high", NOW, NOW + 9999.0).unwrap();
+        let sum = hours.iter().fold(Sum::empty(), |sum, (_, hour)| sum.and(hour));
+        assert_eq!(sum, Sum { windows: 4, scored: 3, alarmed: 1, sum: 190.0, min: 39.0 });
+        assert_eq!(hours.len(), 2);
+        history.waiting.lock().retried = true;
+        history.add(points.into_iter(), std::iter::empty());
+        history.write(None, false);
+        assert_eq!(history.hours("sport", "high", NOW, NOW + 9999.0).unwrap(), hours);
+    }
+
+    #[test]
     fn what_is_old_or_too_much_is_removed() {
         let history = History::open(None, Duration::from_secs(86_400)).unwrap();
         let day = 86_400.0;
@@ -713,7 +857,13 @@ mod tests {
         let many: Vec<_> = (0..MOST_EVENTS + 10).map(|i| event(NOW, &i.to_string())).collect();
         record(&history, &[], &many);
         history.write(Some(NOW), false);
-        assert_eq!(history.points("sport", "high", 0.0, NOW + 1.0, 10).unwrap().len(), 1);
+        assert_eq!(times(&history), [0.0]);
+        // Of the older, the sum is left.
+        let points = history.points("sport", "high", NOW - 3.0 * day, NOW + 1.0, 10).unwrap();
+        assert_eq!(
+            points.iter().map(|point| (point.mean, point.min)).collect::<Vec<_>>(),
+            [(1.0, 0.0), (2.0, 1.0)]
+        );
         let events = history.events("sport", 0.0, NOW + 1.0, usize::MAX).unwrap();
         assert_eq!((events.len(), &*events[MOST_EVENTS - 1].text), (MOST_EVENTS, "10"));
     }

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
 
+use super::scale;
 use super::state::{Entry, Shared, State, VERDICTS, wall_clock};
 use super::updates::{Update, Window};
 use score::error::Error;
@@ -57,7 +58,8 @@ impl Lines {
                 }
             }
             if self.log == Log::Windows {
-                lines.extend(update.windows.iter().map(|window| window_line(&channel, window)));
+                let title = scale::title(&update.score_of);
+                lines.extend(update.windows.iter().map(|window| window_line(&channel, title, window)));
             }
         }
         if self.log == Log::Events && now.saturating_duration_since(self.minute) >= MINUTE {
@@ -115,10 +117,10 @@ fn event_line(channel: &str, event: &Entry) -> String {
     )
 }
 
-fn window_line(channel: &str, window: &Window) -> String {
+fn window_line(channel: &str, title: &str, window: &Window) -> String {
     let Window { label, point, counts, raised } = window;
     let line = format!(
-        "{}Z  {channel}{label:<10}  VMAF {:>6}  lowest {:>6}  scored {}  unpaired {}  skipped {}  {}",
+        "{}Z  {channel}{label:<10}  {title} {:>6}  lowest {:>6}  scored {}  unpaired {}  skipped {}  {}",
         clock(point.time),
         score(point.mean),
         score(point.min),
@@ -191,6 +193,7 @@ mod tests {
             channel: "a".into(),
             webhook: None,
             webhook_events: vec![],
+            score_of: "vmaf_v0.6.1".into(),
             windows: vec![window()],
             events: (0..MOST_EVENTS + 3).map(event).collect(),
         };
@@ -209,7 +212,7 @@ mod tests {
     fn lines_have_no_nan() {
         let point = Point { time: 3725.0, mean: f64::NAN, min: f64::INFINITY, p5: f64::NAN, alarm: false };
         let window = Window { label: "low".into(), point, counts: Counts::default(), raised: vec![] };
-        let line = window_line("", &window);
+        let line = window_line("", "VMAF", &window);
         assert_eq!(
             line,
             "01:02:05Z  low         VMAF      -  lowest      -  scored 0  unpaired 0  skipped 0"

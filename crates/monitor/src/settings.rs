@@ -82,9 +82,12 @@ macro_rules! options {
 }
 
 options! {
-    /// Built-in name or JSON file of a model; several are scored in one pass [default: vmaf_v0.6.1]
+    /// Built-in name or JSON file of a model, or none; several are scored in one pass [default: vmaf_v0.6.1]
     #[arg(long = "model", value_name = "MODEL")]
     models: Vec<String> = vec!["vmaf_v0.6.1".into()],
+    /// Model or feature that scores, alarms and the history are of, such as xpsnr_y; cvvdp for its JOD [default: the first model]
+    #[arg(long, value_name = "NAME")]
+    score: String,
     /// Where pixels are processed [default: auto]
     #[arg(long)]
     backend: Nick<Backend> = Nick(Backend::Auto),

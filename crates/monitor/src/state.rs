@@ -44,6 +44,8 @@ pub struct State {
     pub model: String,
     /// `cpu` or `hip`, with the name of the GPU.
     pub backend: String,
+    /// Name of the value that scores are of: a model, a feature, or `cvvdp`.
+    pub score_of: String,
     pub alarm_low: Option<f64>,
     /// The element, while there is a pipeline.
     #[serde(skip)]
@@ -92,7 +94,7 @@ pub struct Stream {
     pub counts: Counts,
     /// Alarms raised so far; true while active.
     pub alarms: BTreeMap<&'static str, bool>,
-    /// Delay of the video in milliseconds, if it was found.
+    /// Delay of the video in seconds, if it was found.
     pub offset: Option<f64>,
     /// The worst frame of the last hour that has a still.
     pub worst: Option<Worst>,
@@ -227,6 +229,7 @@ impl State {
         let mut state = Self {
             name: channel.name.clone(),
             model: channel.models.first().cloned().unwrap_or_default(),
+            score_of: channel.score_of(),
             reference: stream("reference", "ref_sink".into(), &channel.reference),
             renditions: renditions.collect(),
             ..Self::default()
@@ -316,7 +319,7 @@ impl State {
             EventState::Info => {}
         }
         if event.event == Event::Alignment {
-            stream.offset = event.offset.map(|offset| offset as f64 / 1e6);
+            stream.offset = event.offset.map(|offset| offset as f64 / 1e9);
         }
         let (label, kind, text) = (stream.label.clone(), event.event.name(), describe(event));
         match event.state {

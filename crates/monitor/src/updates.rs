@@ -17,6 +17,8 @@ pub struct Update {
     pub webhook: Option<String>,
     /// Kinds of events for it; empty for all alarms.
     pub webhook_events: Vec<EventKind>,
+    /// Name of the value that scores are of.
+    pub score_of: String,
     pub windows: Vec<Window>,
     /// Oldest first.
     pub events: Vec<Entry>,
@@ -84,6 +86,7 @@ impl Followed {
             channel: state.name.clone(),
             webhook: state.webhook.clone(),
             webhook_events: state.webhook_events.clone(),
+            score_of: state.score_of.clone(),
             windows,
             events,
         })

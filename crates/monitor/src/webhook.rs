@@ -332,6 +332,7 @@ mod tests {
             channel: "a".into(),
             webhook: Some(address.clone()),
             webhook_events: vec![],
+            score_of: String::new(),
             windows: vec![],
             events: events.into(),
         };

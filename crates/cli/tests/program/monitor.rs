@@ -2,6 +2,7 @@
 
 //! `hipvmaf monitor`: channels, sources that fail and return, its web server, and restarts.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -624,6 +625,107 @@ fn a_dead_sender_is_one_incident() {
     assert_eq!(again.json("/api/channels/live")["muted"], muted);
     assert_eq!(again.ask("POST", "/api/channels/live/mute", json, "{\"by\": \"bo\"}").0, 204);
     assert!(again.json("/api/channels/live")["muted"].is_null());
+}
+
+/// Returns the paths of all fields of an answer.
+fn paths(value: &Value, path: &str, found: &mut BTreeSet<String>) {
+    match value {
+        Value::Object(fields) if !path.ends_with("streams[].alarms") => {
+            for (name, value) in fields {
+                let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
+                if !value.is_object() && !value.is_array() {
+                    found.insert(path.clone());
+                }
+                paths(value, &path, found);
+            }
+        }
+        Value::Array(items) if items.iter().any(Value::is_object) => {
+            items.iter().for_each(|item| paths(item, &format!("{path}[]"), found));
+        }
+        _ => {
+            found.insert(path.into());
+        }
+    }
+}
+
+/// The table in docs/live.md has all fields, and no others.
+#[test]
+fn the_api_is_documented() {
+    let docs = include_str!("../../../../docs/live.md");
+    let (_, table) = docs.split_once("\n### Fields of the API\n").unwrap();
+    let (table, _) = table.split_once("\n### ").unwrap();
+    let rows =
+        table.lines().filter(|line| line.starts_with("| `")).map(|line| line.split(" | ").next().unwrap());
+    let documented: BTreeSet<_> =
+        rows.flat_map(|row| row.split('`').skip(1).step_by(2)).map(String::from).collect();
+
+    let address = "http://127.0.0.1:9/";
+    let monitor = Monitor::start(&[
+        "test:160x90@25",
+        "low=x264:50",
+        "--alarm-low",
+        "99",
+        "--alarm-hold",
+        "1",
+        "--webhook",
+        address,
+    ]);
+    let is_full = |channel: &Value| {
+        let low = stream(channel, "low");
+        !channel["alarms"][0].is_null() && low["worst"].is_object() && low["last"].is_object()
+    };
+    let channel = monitor.poll("/api/channels/live", is_full);
+    let json = "Content-Type: application/json\r\n";
+    let path = format!("/api/channels/live/alarms/{}/acknowledge", channel["alarms"][0]["alarm"]);
+    assert_eq!(monitor.ask("POST", &path, json, "{\"by\": \"anna\"}").0, 204);
+    let body = "{\"until\": 4000000000, \"by\": \"anna\"}";
+    assert_eq!(monitor.ask("POST", "/api/channels/live/mute", json, body).0, 204);
+    let mut channel = monitor.json("/api/channels/live");
+    let mut found = BTreeSet::new();
+    let mut overview = monitor.json("/api/channels");
+    paths(&channel["events"].take(), "events", &mut found);
+    channel.as_object_mut().unwrap().remove("events");
+    overview["channels"] = Value::Array(vec![channel]);
+    paths(&overview, "", &mut found);
+    let objects = ["muted", "alarms[].acknowledged", "streams[].last", "streams[].worst"];
+    let is_object = |path: &String| objects.iter().any(|object| *path == format!("channels[].{object}"));
+    found.retain(|path| !is_object(path));
+    let missing: Vec<_> = found.symmetric_difference(&documented).collect();
+    assert!(missing.is_empty(), "in one only: {missing:#?}");
+}
+
+#[test]
+fn the_unit_is_confined() {
+    let unit = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/deploy/hipvmaf-monitor.service");
+    let checked =
+        Command::new("systemd-analyze").args(["security", "--offline=yes", "--threshold=30", unit]).output();
+    // Only systems with systemd can say.
+    let Ok(checked) = checked else { return };
+    assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stdout));
+}
+
+/// Alarms, windows and figures are of a feature, in dB, without a model.
+#[test]
+fn scores_can_be_of_a_feature() {
+    let features = ["--model", "none", "--set", "features=xpsnr", "--score", "xpsnr_y", "--stills", "false"];
+    let mut command = hipvmaf("monitor");
+    command.args(["--plain", "--listen", "127.0.0.1:0", "test:160x90@25", "low=x264:50"]).args(features);
+    command.args(["--alarm-low", "55", "--alarm-hold", "1"]);
+    let mut monitor = Monitor::run(command);
+    monitor.wait_for(&["alarm raised", "threshold 55"]);
+    monitor.wait_for(&["low", "xpsnr_y", "lowest"]);
+    let channel = monitor.poll("/api/channels/live", |channel| channel["score"].is_f64());
+    let score = channel["score"].as_f64().unwrap();
+    assert!((10.0..55.0).contains(&score), "{channel:#}");
+    assert_eq!((&channel["score_of"], &channel["scale"]["unit"]), (&"xpsnr_y".into(), &"dB".into()));
+    let metrics = monitor.get("/metrics");
+    assert!(
+        metrics.lines().any(|line| line.starts_with("hipvmaf_score{") && line.contains("xpsnr_y")),
+        "{metrics}"
+    );
+
+    let mut wrong = Monitor::start(&["test:160x90@25", "low=x264:50", "--score", "xpsnr_y"]);
+    wrong.wait_for(&["channel raised", "xpsnr_y"]);
 }
 
 #[test]

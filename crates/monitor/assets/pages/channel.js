@@ -3,9 +3,9 @@
 "use strict";
 const name = new URLSearchParams(location.search).get("name") || "";
 const path = `/api/channels/${encodeURIComponent(name)}`;
-const SPANS = [["10 min", 600], ["1 h", 3600], ["6 h", 21600], ["24 h", 86400], ["3 d", 259200]];
+const SPANS = [["10 min", 600], ["1 h", 3600], ["6 h", 21600], ["24 h", 86400], ["3 d", 259200], ["30 d", 2592000]];
 const LIMIT = 800, worst = new Map();
-let span = 600, zoom = null, plot = null, shown = null, alarmLow = null, events = [], labels = [];
+let span = 600, zoom = null, plot = null, shown = null, alarmLow = null, scale = {low: 0, high: 100, unit: ""}, events = [], labels = [];
 
 $("name").textContent = name;
 document.title = `${name} – hipvmaf monitor`;
@@ -35,22 +35,22 @@ function active(alarms) {
   if (text === alarmsShown) return;
   alarmsShown = text;
   $("active").hidden = !alarms.length;
-  const head = make("tr", {}, ...["", "stream", "alarm", "since", "", ""].map(textContent => make("th", {textContent})));
+  const head = make("tr", {}, ...["", "stream", "alarm", `since, ${zone(Date.now() / 1000)}`, "", ""].map(textContent => make("th", {textContent})));
   const rows = [...alarms].sort((a, b) => (a.follows != null) - (b.follows != null)).map(alarm => {
     const {severity, label, kind, since, acknowledged, follows} = alarm;
     const button = make("button", {type: "button", textContent: "acknowledge"});
     button.onclick = () => send(`${path}/alarms/${alarm.alarm}/acknowledge`, {by: by()});
     const cells = [make("span", {className: `chip ${severity}`, textContent: severity}), label, kind, moment(since),
                    follows ? `follows from the failure of ${follows}` : alarm.text,
-                   acknowledged ? `acknowledged by ${acknowledged.by}, ${moment(acknowledged.time)}` : button];
-    return make("tr", {className: follows || acknowledged ? "seen" : ""}, ...cells.map(cell => make("td", {}, cell)));
+                   acknowledged ? `acknowledged by ${acknowledged.by}, ${moment(acknowledged.time)}` : follows ? "" : button];
+    return make("tr", {className: follows || acknowledged ? "seen" : ""}, ...cells.map((cell, i) => make("td", {className: i > 3 ? "text" : ""}, cell)));
   });
   $("alarms").replaceChildren(head, ...rows);
 }
 
 // Merges the times of all renditions, since the chart needs a single column of times.
-function columns({from, to, renditions}) {
-  const rows = new Map(), gap = Math.max(5, (to - from) / LIMIT * 3);
+function columns({from, to, step, renditions}) {
+  const rows = new Map(), gap = Math.max(5, step * 1.5, (to - from) / LIMIT * 3);
   const set = (time, i, cell) => {
     const key = Math.round(time);
     if (!rows.has(key)) rows.set(key, new Array(renditions.length));
@@ -109,7 +109,7 @@ function draw(history) {
   }));
   const options = {
     ...size, series: [{value: (_, v) => v == null ? "–" : moment(v)}, ...series],
-    scales: {x: {min: history.from, max: history.to}, y: {range: [0, 100]}},
+    scales: {x: {min: history.from, max: history.to}, y: {range: (_, low, high) => [Math.min(scale.low, low ?? scale.low), Math.max(scale.high, high ?? scale.high)]}},
     axes: [{...axis, space: 80, values: (_, splits, __, ___, step) => splits.map(time => step < 60 ? clock(time) : history.to - history.from > 90000
              ? new Date(time * 1000).toLocaleString([], {weekday: "short", hour: "2-digit", minute: "2-digit", hour12: false})
              : clock(time).slice(0, 5))}, {...axis, size: 40}],
@@ -131,8 +131,9 @@ async function refresh() {
   const now = Date.now() / 1000, [from, to] = zoom || [now - span, now];
   const query = `from=${from.toFixed(3)}&to=${to.toFixed(3)}`;
   for (const button of $("spans").children) button.setAttribute("aria-pressed", !zoom && Number(button.dataset.seconds) === span);
+  $("report").href = `${path}/report`;
   $("csv").href = `${path}/history.csv?${query}`;
-  $("range").textContent = `${moment(from)} to ${moment(to)}`;
+  $("range").textContent = `${moment(from)} to ${moment(to)} ${zone(to)}`;
   try {
     const [history, list] = await Promise.all([ask(`${path}/history?${query}&limit=${LIMIT}`), ask(`${path}/events?${query}&limit=500`)]);
     events = list;
@@ -148,7 +149,7 @@ async function refresh() {
 }
 
 function table() {
-  const head = make("tr", {}, ...["time", "stream", "event", "", ""].map(textContent => make("th", {textContent})));
+  const head = make("tr", {}, ...[`time, ${zone(Date.now() / 1000)}`, "stream", "event", "", ""].map(textContent => make("th", {textContent})));
   const rows = events.map(event => {
     const seen = event.follows != null;
     const text = seen ? `${event.text} (follows from the failure of ${event.follows})` : event.text;
@@ -162,14 +163,14 @@ function table() {
 }
 
 function streams(channel) {
-  const titles = ["", "state", "VMAF", "p5", "lowest", "scored", "unpaired", "skipped", "offset", "failures", "restarts", "source"];
+  const titles = ["", "state", "mean", "p5", "lowest", "scored", "unpaired", "skipped", "offset", "failures", "restarts", "source"];
   const row = (stream, i) => {
     const raised = Object.keys(stream.alarms).filter(kind => stream.alarms[kind]);
     const chips = [make("span", {className: `chip ${stream.status}`, textContent: stream.status}),
                    ...raised.map(kind => make("span", {className: "chip raised", textContent: kind}))];
     const last = stream.last || {}, counts = i ? [stream.counts.scored, stream.counts.unpaired, stream.counts.skipped] : ["", "", ""];
     const cells = [...(i ? [last.mean, last.p5, last.min].map(number) : ["", "", ""]), ...counts,
-                   stream.offset == null ? "" : `${stream.offset.toFixed(0)} ms`, stream.failures, stream.restarts];
+                   stream.offset == null ? "" : `${(stream.offset * 1000).toFixed(0)} ms`, stream.failures, stream.restarts];
     const source = stream.reason ? `${stream.source}: ${stream.reason}` : stream.source;
     return make("tr", {}, make("td", {}, i ? swatch(i - 1) : null, stream.label), make("td", {}, ...chips),
                 ...cells.map(textContent => make("td", {textContent})), make("td", {className: "wide", textContent: source}));
@@ -193,11 +194,12 @@ follow(({channels}) => {
   $("state").textContent = channel ? channel.state : "no such channel";
   if (!channel) return;
   alarmLow = channel.alarm_low;
+  scale = channel.scale;
   active(channel.alarms);
   const first = labels.length === 0;
   labels = channel.streams.slice(1).map(stream => stream.label);
   if (first) refresh();
-  $("model").textContent = `Mean of the window, ${channel.model}`;
+  $("model").textContent = `Mean of the window, ${channel.score_of}${scale.unit ? ` in ${scale.unit}` : ""}`;
   $("about").textContent = [channel.backend, channel.reason, channel.muted && `muted until ${moment(channel.muted.until)} by ${channel.muted.by}`].filter(Boolean).join(", ");
   streams(channel);
 });

@@ -6,6 +6,8 @@ const number = v => v == null ? "–" : v.toFixed(1);
 const clock = s => new Date(s * 1000).toLocaleTimeString([], {hour: "2-digit", minute: "2-digit", second: "2-digit", hour12: false});
 const moment = s => new Date(s * 1000).toLocaleString([], {month: "short", day: "numeric", hour: "2-digit", minute: "2-digit",
                                                            second: "2-digit", hour12: false});
+// The time zone of the browser at a time, which stands beside times.
+const zone = s => new Date(s * 1000).toLocaleTimeString("en", {timeZoneName: "short"}).split(" ").pop();
 
 // Colours that are distinct with colour blindness, too. From the ninth on they repeat with dashed lines.
 const LIGHT = ["#0a66c2", "#c2410c", "#15803d", "#9333ea", "#b08900", "#0e7490", "#be185d", "#57534e"];

@@ -106,7 +106,14 @@ impl Pipeline {
         let stills = channel.stills.then(|| Stills::new(&element, alarm_files.still_store.clone()));
         let incidents = alarm_files.incidents.clone();
         // Sources are inserted once it runs, so that none of them can block its start.
-        pipeline.set_state(gst::State::Playing)?;
+        if let Err(error) = pipeline.set_state(gst::State::Playing) {
+            // The element says why.
+            let message = bus.pop_filtered(&[gst::MessageType::Error]);
+            return Err(match message.as_ref().map(|message| message.view()) {
+                Some(gst::MessageView::Error(error)) => error.error().message().into(),
+                _ => error.into(),
+            });
+        }
         let files = channel.renditions.iter().map(|named| named.source.file());
         Ok(Self {
             pipeline,

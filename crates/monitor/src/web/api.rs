@@ -20,8 +20,9 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use super::App;
 use crate::alarms::{Alarm, CHANNEL};
-use crate::history::{self, History};
+use crate::history::{Bucket, HOUR, History};
 use crate::mutes::Mute;
+use crate::scale::Scale;
 use crate::source::check_name;
 use crate::state::{self, VERDICTS, wall_clock};
 use crate::webhook::MUTE;
@@ -106,6 +107,8 @@ struct Shown<'a> {
     restarts: u64,
     model: &'a str,
     backend: &'a str,
+    score_of: &'a str,
+    scale: Scale,
     alarm_low: Option<f64>,
     /// Active alarms, oldest first.
     alarms: Vec<&'a Alarm>,
@@ -131,6 +134,8 @@ fn summary(app: &App, state: &state::State) -> Value {
         restarts: state.restarts,
         model: &state.model,
         backend: &state.backend,
+        score_of: &state.score_of,
+        scale: Scale::of(&state.score_of),
         alarm_low: state.alarm_low,
         alarms: state.alarms.iter().collect(),
         muted: app.mutes.of(state, wall_clock()),
@@ -143,8 +148,8 @@ fn summary(app: &App, state: &state::State) -> Value {
 
 fn spark(stream: &state::Stream) -> Vec<f64> {
     let skip = stream.history.len().saturating_sub(SPARK);
-    // One decimal is all that can be seen.
-    stream.history.iter().skip(skip).map(|point| (point.mean * 10.0).round() / 10.0).collect()
+    // More decimals cannot be seen.
+    stream.history.iter().skip(skip).map(|point| (point.mean * 1e3).round() / 1e3).collect()
 }
 
 async fn channel(State(app): State<App>, Path(name): Path<String>) -> Response {
@@ -224,14 +229,15 @@ fn unknown() -> Response {
     (StatusCode::NOT_FOUND, "there is no such channel\n").into_response()
 }
 
-type Failure = Box<dyn std::error::Error + Send + Sync>;
+/// An error of a question to the history.
+pub type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 fn failed(error: Failure) -> Response {
     (StatusCode::INTERNAL_SERVER_ERROR, format!("the history cannot be read: {error}\n")).into_response()
 }
 
 /// Reads the history of a channel on a blocking thread.
-async fn ask<T: Send + 'static>(
+pub async fn ask<T: Send + 'static>(
     app: App,
     name: String,
     question: impl FnOnce(&History, &str) -> Result<T, Failure> + Send + 'static,
@@ -253,11 +259,12 @@ async fn ask<T: Send + 'static>(
 async fn past(State(app): State<App>, Path(name): Path<String>, Query(span): Query<Span>) -> Response {
     let (from, to) = span.range();
     let most = span.limit.unwrap_or(1000).clamp(1, MOST_POINTS);
+    let kept = app.history.keep().as_secs_f64();
     let read = move |history: &History, channel: &str| {
         let mut all = vec![];
         for label in history.labels(channel)? {
             let buckets = history.points(channel, &label, from, to, most)?;
-            let column = |of: fn(&history::Bucket) -> Value| buckets.iter().map(of).collect::<Vec<_>>();
+            let column = |of: fn(&Bucket) -> Value| buckets.iter().map(of).collect::<Vec<_>>();
             all.push(json!({
                 "label": label,
                 "time": column(|bucket| json!(bucket.time)),
@@ -266,7 +273,9 @@ async fn past(State(app): State<App>, Path(name): Path<String>, Query(span): Que
                 "alarm": column(|bucket| json!(bucket.alarm)),
             }));
         }
-        Ok(json!({ "from": from, "to": to, "renditions": all }))
+        // Longest usual time between points; beyond the windows that are kept, there is one for each hour.
+        let step = if from < wall_clock() - kept { HOUR } else { 1.0 };
+        Ok(json!({ "from": from, "to": to, "step": step, "renditions": all }))
     };
     ask(app, name, read).await.map_or_else(|response| response, |answer| Json(answer).into_response())
 }

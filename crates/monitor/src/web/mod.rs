@@ -9,6 +9,7 @@ mod api;
 mod auth;
 mod connection;
 mod pages;
+mod report;
 
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
@@ -103,6 +104,7 @@ fn router(app: App, token: Option<Token>) -> Router {
     let guarded = Router::new()
         .merge(pages::routes())
         .merge(api::routes())
+        .merge(report::routes())
         .route("/metrics", get(figures))
         .layer(from_fn_with_state(token.clone(), auth::guard));
     open()
