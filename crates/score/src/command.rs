@@ -14,8 +14,10 @@ use super::crop::{self, Crop, Cut};
 use super::format::{self, Seen};
 use super::frame_info::FrameInfo;
 use super::job::Job;
+use super::ladder::{self, Coded, Rung};
 use super::model::{self, Choice};
 use super::pairing::{self, File, Kept, Pairing, Timeline, Wanted};
+use super::preset::Requested;
 use super::progress::Progress;
 use super::property::Nick;
 use super::rendition::{self, Rendition};
@@ -24,6 +26,7 @@ use super::run::{self, Outcome};
 use super::scores::Scores;
 use super::steps::{self, Step};
 use super::summary::Summary;
+use super::summary_file::SummaryFile;
 use super::time_range::{Position, TimeRange};
 use super::{Input, Preprocessing, Timings, Video, outputs, padding, source, table};
 use crate::error::{Error, exit_code};
@@ -37,7 +40,8 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
         (Err(_), Some(signal)) => return Ok(exit_code(signal)),
         (prepared, _) => prepared?,
     };
-    let Prepared { video, distorted, models, checked, steps, job, pairings, .. } = prepared;
+    let Prepared { video, distorted, models, advice, checked, steps, job, pairings, rungs, .. } = prepared;
+    advice.iter().for_each(|advice| eprintln!("note: {advice}"));
     for choice in &models {
         choice.why.iter().for_each(|why| eprintln!("model {}: {why}", choice.name));
     }
@@ -46,23 +50,30 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     if let Some(signal) = interrupt::caught() {
         return Ok(exit_code(signal));
     }
-    let report = args.report.as_deref().map(|path| Report::create(path, &job, args.worst)).transpose()?;
+    let count = args.worst_in_report(job.renditions.len());
+    let report = args.report.as_deref().map(|path| Report::create(path, &job, count)).transpose()?;
+    let rows = args.summary.as_deref().map(SummaryFile::create).transpose()?;
     let mut progress = Progress::new(video.duration, job.preprocessing.time_range);
     let watch = |element: &gst::Element| report.iter().for_each(|report| report.worst.watch(element));
     let outcome = run::score_with(&job, &watch, &mut |event| progress.show(event));
     progress.end();
     let mut outcome = outcome?;
     note_pairings(args, &mut outcome, pairings);
+    note_rungs(&mut outcome, rungs);
     for (video, text) in &outcome.damaged {
         eprintln!("warning: {video}: {text}");
     }
-    let summary = Summary::new(&video, &distorted, &models, &checked.findings, &steps, &outcome, args.worst);
+    let summary =
+        Summary::new(&video, &distorted, &models, &checked.findings, &steps, &outcome, args.worst());
     if args.json {
         output::print_json(&summary)?;
     }
-    let report = report.filter(|_| outcome.renditions.iter().any(|scores| !scores.frames.is_empty()));
+    let scored = outcome.renditions.iter().any(|scores| !scores.frames.is_empty());
+    let report = report.filter(|_| scored);
     let report = report.map_or(Ok(()), |report| report.write(&summary, &outcome.renditions));
-    end(args, outcome, report)
+    let rows = rows.filter(|_| scored);
+    let written = rows.map_or(Ok(()), |rows| rows.write(&video, &distorted, &outcome.renditions));
+    end(args, outcome, report.and(written))
 }
 
 /// A job with the decisions behind it.
@@ -70,6 +81,7 @@ pub struct Prepared {
     video: Video,
     distorted: Vec<Option<Video>>,
     models: Vec<Choice>,
+    advice: Option<String>,
     /// Findings of the checks.
     pub checked: Checked,
     /// Steps applied to the videos.
@@ -78,6 +90,8 @@ pub struct Prepared {
     pub job: Job,
     /// Pairing of each rendition, as far as it was examined.
     pub pairings: Vec<Option<Pairing>>,
+    /// Place of each rendition in a ladder.
+    rungs: Vec<Rung>,
     /// Timelines of the original and of the renditions, as far as they were read.
     pub timelines: Vec<Option<Timeline>>,
 }
@@ -106,7 +120,7 @@ pub fn prepare(args: &Args) -> Result<Prepared, Error> {
 /// Makes a job from the arguments, with earlier decisions if there are any.
 pub fn prepare_as(args: &Args, decided: Option<Decided>) -> Result<Prepared, Error> {
     // Errors in the command line are reported before any file is opened.
-    if !model::is_open(&args.models) {
+    if !model::is_open(&args.models) && args.models != [model::NONE] {
         model::choose(&args.models, None)?;
     }
     let renditions = renditions(args)?;
@@ -139,7 +153,8 @@ fn examine(
             .collect(),
     };
     let distorted: Vec<_> = opened.iter().map(|opened| Some(opened.as_ref()?.video.clone())).collect();
-    let models = model::choose(&args.models, Some(&video))?;
+    let requested = Requested::of(args, &video)?;
+    let models = model::choose(&requested.models, Some(&video))?;
     let scale = args.scale.is_none().then(|| SCALE.to_string());
     let ignore_colours = args.colorimetry.0 == Colorimetry::Ignore;
     let formats = format::plan(all.reference, &all.renditions, ignore_colours)?;
@@ -152,7 +167,8 @@ fn examine(
     let mut checked = check::check(&original, &cut, scale.as_deref(), ignore_colours)?;
     checked.findings.splice(0..0, formats.findings.iter().cloned().chain(found));
     let part = time_range(args, &video, timeline.as_ref())?;
-    let mut job = job(args, reference, renditions, &models, part, &checked)?;
+    let rungs = rungs(args, &renditions, &opened, (video.width, video.height), part);
+    let mut job = job(args, reference, renditions, &models, &requested.features, part, &checked);
     for (i, (preprocessing, own)) in job.rendition_preprocessing.iter_mut().zip(&cut).enumerate() {
         let own = own.as_ref().filter(|_| args.rate);
         preprocessing.rate = own.and_then(|own| checked.rate(&original, i, own));
@@ -194,7 +210,49 @@ fn examine(
     job.extra_provenance = steps::lines(&checked.findings, &steps).into_iter().chain([damaged]).collect();
     let of_renditions = opened.into_iter().map(|opened| opened.and_then(|opened| opened.timeline));
     let timelines = std::iter::once(timeline).chain(of_renditions).collect();
-    Ok(Prepared { video, distorted, models, checked, steps, job, pairings, timelines })
+    let advice = requested.advice(&video).filter(|_| !models.is_empty());
+    Ok(Prepared { video, distorted, models, advice, checked, steps, job, pairings, rungs, timelines })
+}
+
+/// Returns the place of each rendition in a ladder: its series, size and rate.
+fn rungs(
+    args: &Args,
+    renditions: &[(String, Rendition)],
+    opened: &[Option<Opened>],
+    original: (u32, u32),
+    part: Option<TimeRange>,
+) -> Vec<Rung> {
+    let names: Vec<_> = args.distorted.iter().map(|given| named(given).0).collect();
+    let rung = |(i, ((_, rendition), opened)): (usize, (&(String, Rendition), &Option<Opened>))| {
+        let (input, opened) = match (rendition, opened) {
+            (Rendition::Encoding(encoding), _) => {
+                let size = encoding.size().unwrap_or(original);
+                return Rung { series: "x264".into(), size, coded: None };
+            }
+            (Rendition::Input(input), Some(opened)) => (input, opened),
+            (Rendition::Input(_), None) => return Rung::default(),
+        };
+        let name = names.get(i).copied().flatten();
+        let is_series = |name: &&str| names.iter().filter(|other| **other == Some(*name)).count() > 1;
+        let codec = || opened.video.codec.split(" (").next().unwrap_or_default();
+        Rung {
+            series: name.filter(is_series).unwrap_or_else(codec).to_owned(),
+            size: (opened.video.width, opened.video.height),
+            coded: coded(input, opened.timeline.as_ref(), part),
+        }
+    };
+    renditions.iter().zip(opened).enumerate().map(rung).collect()
+}
+
+/// Returns what a file takes in the part to score.
+fn coded(input: &Input, timeline: Option<&Timeline>, part: Option<TimeRange>) -> Option<Coded> {
+    let is_here = input.uri().is_some_and(|uri| uri.starts_with("file://"));
+    match timeline {
+        Some(timeline) => timeline.coded(part),
+        // Files that are paired without an examination.
+        None if is_here => Timeline::read(input)?.coded(part),
+        None => None,
+    }
 }
 
 /// Reads the times of the frames of a file, and corrects the container's values for its rate and duration.
@@ -260,6 +318,14 @@ fn note_pairings(args: &Args, outcome: &mut Outcome, pairings: Vec<Option<Pairin
         let offset = pairing.as_ref().filter(|_| args.align.0 != Align::Off).map(|pairing| pairing.offset);
         scores.offset = offset.map(|offset| (offset * 1e9).round() as i64).or(scores.offset);
         scores.pairing = pairing;
+    }
+}
+
+/// Adds the places in a ladder to the scores.
+fn note_rungs(outcome: &mut Outcome, rungs: Vec<Rung>) {
+    for (scores, rung) in outcome.renditions.iter_mut().zip(rungs) {
+        let encoded = scores.rung.coded;
+        scores.rung = Rung { coded: rung.coded.or(encoded), ..rung };
     }
 }
 
@@ -333,21 +399,44 @@ pub fn print_findings(findings: &[Finding], strict: bool) -> Result<(), Error> {
     Ok(())
 }
 
-/// Returns the renditions with unique labels: by name, then as the user wrote them, then with a number.
+/// Divides `NAME=FILE`. A file with such a name, or a URI with a query, is no name and file.
+fn named(given: &str) -> (Option<&str>, &str) {
+    match given.split_once('=') {
+        Some((name, file))
+            if !name.is_empty() && !file.is_empty() && !name.contains('/') && !Path::new(given).exists() =>
+        {
+            (Some(name), file)
+        }
+        _ => (None, given),
+    }
+}
+
+/// Returns the renditions with unique labels: their names, with the file where it is that of a series, and then with a
+/// number.
 fn renditions(args: &Args) -> Result<Vec<(String, Rendition)>, Error> {
-    let inputs =
-        args.distorted.iter().map(|given| Input::new(given, args.image_rate, args.raw).map(Rendition::Input));
-    let encodings = args.encodings.iter().map(|encoding| Ok(Rendition::Encoding(*encoding)));
-    let mut named: Vec<(String, Rendition)> = vec![];
+    let names: Vec<_> = args.distorted.iter().map(|given| named(given)).collect();
+    let label = |name: Option<&str>, rendition: &Rendition| match name {
+        Some(name) if names.iter().filter(|(other, _)| *other == Some(name)).count() > 1 => {
+            format!("{name} {}", rendition.label())
+        }
+        Some(name) => name.to_owned(),
+        None => rendition.label(),
+    };
+    let inputs = names.iter().map(|(name, file)| {
+        let input = Input::new(file, args.image_rate, args.raw);
+        input.map(|input| (*name, Rendition::Input(input)))
+    });
+    let encodings = args.encodings.iter().map(|encoding| Ok((None, Rendition::Encoding(*encoding))));
+    let mut labelled: Vec<(String, Rendition)> = vec![];
     for rendition in inputs.chain(encodings) {
-        let rendition = rendition?;
-        let label = rendition.label();
-        let taken = |label: &str| named.iter().any(|(other, _)| other == label);
+        let (name, rendition) = rendition?;
+        let label = label(name, &rendition);
+        let taken = |label: &str| labelled.iter().any(|(other, _)| other == label);
         let numbered = (2..).map(|number: u32| format!("{label} ({number})"));
         let free = std::iter::once(label.clone()).chain(numbered).find(|label| !taken(label));
-        named.push((free.unwrap_or(label), rendition));
+        labelled.push((free.unwrap_or(label), rendition));
     }
-    Ok(named)
+    Ok(labelled)
 }
 
 fn job(
@@ -355,9 +444,10 @@ fn job(
     reference: Input,
     renditions: Vec<(String, Rendition)>,
     models: &[Choice],
+    features: &[String],
     time_range: Option<TimeRange>,
     checked: &Checked,
-) -> Result<Job, Error> {
+) -> Job {
     let own = |name: &str, value: String| (name.to_owned(), value);
     let mut properties = vec![
         own("scale-method", args.scale.unwrap_or(SCALE).to_string()),
@@ -366,13 +456,13 @@ fn job(
         own("threads", args.threads.to_string()),
         own("results-provenance", (!args.no_provenance).to_string()),
     ];
-    if !args.features.is_empty() {
-        properties.push(own("features", args.features.join(";")));
+    if !features.is_empty() {
+        properties.push(own("features", features.join(";")));
     }
     properties.extend(args.properties.iter().cloned());
     let preprocessing =
         |fields| Preprocessing { decoder: args.decoder, time_range, fields, ..Preprocessing::default() };
-    Ok(Job {
+    Job {
         reference,
         renditions,
         models: models.iter().map(|choice| choice.name.clone()).collect(),
@@ -384,7 +474,7 @@ fn job(
         preprocessing: preprocessing(checked.reference),
         rendition_preprocessing: checked.renditions.iter().copied().map(preprocessing).collect(),
         timings: Timings::default(),
-    })
+    }
 }
 
 fn time_range(args: &Args, video: &Video, timeline: Option<&Timeline>) -> Result<Option<TimeRange>, Error> {
@@ -433,9 +523,9 @@ fn end(args: &Args, outcome: Outcome, report: Result<(), Error>) -> Result<ExitC
     }
     if scored {
         let complete = outcome.failure.is_none() && outcome.signal.is_none();
-        show(args, &outcome.renditions, complete)?;
+        show(args, &outcome, complete)?;
         report?;
-        print_written(args, args.report.as_deref())?;
+        print_written(args, args.report.as_deref().into_iter().chain(args.summary.as_deref()))?;
     }
     match (outcome.failure, outcome.signal) {
         (Some(failure), _) => Err(failure),
@@ -468,9 +558,10 @@ fn check_coverage(args: &Args, renditions: &[Scores]) -> Result<(), Error> {
     }
 }
 
-fn show(args: &Args, renditions: &[Scores], complete: bool) -> Result<(), Error> {
+fn show(args: &Args, outcome: &Outcome, complete: bool) -> Result<(), Error> {
     if !args.json {
-        output::print(table::show(renditions, args.worst, table::width()))?;
+        let ladders = ladder::ladders(&outcome.renditions);
+        output::print(table::show(outcome, ladders.first(), args.worst(), table::width()))?;
     }
     let results = args.results.as_ref().map(|path| match complete || watch::output::is_stream(path) {
         true => path.clone(),

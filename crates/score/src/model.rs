@@ -23,6 +23,9 @@ pub struct Choice {
     pub why: Option<String>,
 }
 
+/// The name for no model.
+pub const NONE: &str = "none";
+
 /// Returns the requested models, with `auto` and `auto-v0` replaced by those for this reference.
 pub fn choose(wanted: &[String], reference: Option<&Video>) -> Result<Vec<Choice>, Error> {
     let choose = |name: &String| match (name.as_str(), reference) {

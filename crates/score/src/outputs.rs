@@ -38,5 +38,6 @@ fn outputs(args: &Args, renditions: &[(String, Rendition)]) -> Vec<(&'static str
     };
     let results = args.results.iter().flat_map(|path| std::iter::once(path.clone()).chain(of_others(path)));
     let report = args.report.iter().map(|path| ("--report", path.clone()));
-    results.map(|path| ("--results", path)).chain(report).collect()
+    let summary = args.summary.iter().map(|path| ("--summary", path.clone()));
+    results.map(|path| ("--results", path)).chain(report).chain(summary).collect()
 }

@@ -177,6 +177,16 @@ impl Video {
         self.rate.map(|rate| f64::from(rate.numer()) / f64::from(rate.denom()))
     }
 
+    /// Returns the name of the HDR transfer function.
+    pub fn hdr_transfer(&self) -> Option<&'static str> {
+        let colorimetry = self.colorimetry.as_deref()?.parse::<VideoColorimetry>().ok()?;
+        match colorimetry.transfer() {
+            VideoTransferFunction::Smpte2084 => Some("PQ"),
+            VideoTransferFunction::AribStdB67 => Some("HLG"),
+            _ => None,
+        }
+    }
+
     /// Returns the display aspect ratio.
     pub fn shape(&self) -> f64 {
         let aspect = f64::from(self.aspect.numer().max(1)) / f64::from(self.aspect.denom().max(1));

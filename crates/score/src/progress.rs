@@ -2,12 +2,18 @@
 
 //! Progress display, only in a terminal.
 
+use std::time::Duration;
+
 use gst::ClockTime;
 use gsthipvmaf::event::{self, EventMessage};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::run::Event;
 use super::time_range::TimeRange;
+
+/// Time and share of the work before an estimate.
+const LEAST_TIME: Duration = Duration::from_secs(3);
+const LEAST_SHARE: f64 = 0.02;
 
 /// A progress bar with speed and remaining time.
 pub struct Progress {
@@ -22,8 +28,7 @@ impl Progress {
     pub fn new(duration: Option<ClockTime>, time_range: Option<TimeRange>) -> Self {
         let from = time_range.map_or(ClockTime::ZERO, |time_range| time_range.from);
         let end = time_range.and_then(|time_range| time_range.to).into_iter().chain(duration).min();
-        let template =
-            if end.is_some() { "{bar:40} {percent:>3} %  {msg}, {eta} left" } else { "{spinner} {msg}" };
+        let template = if end.is_some() { "{bar:24} {percent:>3} %  {msg}" } else { "{spinner} {msg}" };
         let bar = match end {
             Some(end) => ProgressBar::new(end.saturating_sub(from).mseconds()),
             None => ProgressBar::no_length(),
@@ -40,8 +45,12 @@ impl Progress {
                 let rate = self.frames as f64 / self.bar.elapsed().as_secs_f64();
                 let time = frame.stream_time.unwrap_or_default() + frame.duration.unwrap_or_default();
                 self.bar.set_position(time.saturating_sub(self.from).mseconds());
-                self.bar
-                    .set_message(format!("frame {}, {:.2}, {rate:.0} per second", frame.index, frame.score));
+                let share =
+                    self.bar.length().map_or(0.0, |all| self.bar.position() as f64 / all.max(1) as f64);
+                let left = time_left(self.bar.elapsed(), share);
+                let left = left.map_or_else(String::new, |left| format!(", {left} left"));
+                let text = format!("frame {}, {:.2}, {rate:.0} per second{left}", frame.index, frame.score);
+                self.bar.set_message(text);
             }
             Event::Frame(..) => {}
             Event::Noticed(event) => {
@@ -57,6 +66,15 @@ impl Progress {
     pub fn end(self) {
         self.bar.finish_and_clear();
     }
+}
+
+/// Returns the time left as minutes and seconds, once there is enough to judge by: a start is slower than the rest.
+fn time_left(elapsed: Duration, share: f64) -> Option<String> {
+    if elapsed < LEAST_TIME || share < LEAST_SHARE {
+        return None;
+    }
+    let seconds = (elapsed.as_secs_f64() * (1.0 - share).max(0.0) / share).round() as u64;
+    Some(format!("{}:{:02}", seconds / 60, seconds % 60))
 }
 
 /// Describes events that affect the interpretation of scores. The table counts frames without a partner.
@@ -77,5 +95,18 @@ fn said(message: &EventMessage) -> Option<String> {
         }
         (event::Event::Alignment | event::Event::WrongScore, _, Some(reason)) => Some(reason.clone()),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn estimates_need_something_to_judge_by() {
+        let left = |seconds, share| time_left(Duration::from_secs(seconds), share);
+        assert_eq!((left(1, 0.5), left(60, 0.0), left(60, 0.01)), (None, None, None));
+        assert_eq!(left(30, 0.25).as_deref(), Some("1:30"));
+        assert_eq!(left(10, 1.1).as_deref(), Some("0:00"));
     }
 }

@@ -73,12 +73,16 @@ impl Encoding {
         format!("{size}{} kbit/s", self.kbits)
     }
 
-    /// Returns a launch description from the tee `ref` to the decoded rendition, open at its end.
-    pub fn description(&self) -> String {
+    /// Returns a launch description from the tee `ref` to the decoded rendition, open at its end. The encoder has this
+    /// name.
+    pub fn description(&self, encoder: &str) -> String {
         let size = self.size.map_or(String::new(), |(width, height)| {
             format!("! videoscale add-borders=false ! video/x-raw,width={width},height={height},pixel-aspect-ratio=1/1 ")
         });
-        format!("ref. ! queue ! videoconvert {size}! x264enc bitrate={} ! avdec_h264 ! ", self.kbits)
+        format!(
+            "ref. ! queue ! videoconvert {size}! x264enc name={encoder} bitrate={} ! avdec_h264 ! ",
+            self.kbits
+        )
     }
 }
 

@@ -8,16 +8,20 @@ use gst::prelude::*;
 use gst::{ClockTime, MessageView, Structure};
 use gsthipvmaf::event::{self, EventMessage};
 use gsthipvmaf::message::{FrameMessage, VmafMessage};
+use parking_lot::Mutex;
 
 use super::job::Job;
+use super::ladder::Coded;
 use super::rendition::Rendition;
+use super::scenes::Cuts;
 use super::scores::Scores;
 use super::source;
 use crate::error::Error;
+use crate::model::NONE as NO_MODEL;
 use crate::{interrupt, property};
 
 /// Words of the element, with their replacements in the program's texts.
-const WORDS: [(&str, &str); 10] = [
+const WORDS: [(&str, &str); 13] = [
     ("; check the property results-filename", ""),
     ("(results-filename)", "(--results)"),
     ("; check the property metrics-filename", ""),
@@ -33,7 +37,11 @@ const WORDS: [(&str, &str); 10] = [
     ),
     ("; put deinterlace before it on both sides", ""),
     ("unpaired and dist-unmatched", "without a partner"),
+    ("the video on ref_sink", "the original"),
     ("ref_sink", "the original"),
+    // Said once, before scoring.
+    (". ColorVideoVDP knows HDR: features=cvvdp=display=standard_hdr_pq", ""),
+    (". ColorVideoVDP knows HDR: features=cvvdp=display=standard_hdr_hlg", ""),
 ];
 
 /// An event while scoring.
@@ -58,6 +66,8 @@ pub struct Outcome {
     pub failure: Option<Error>,
     /// Damaged videos, as the user wrote them, with descriptions.
     pub damaged: Vec<(String, String)>,
+    /// Times of the cuts of the original, as far as its frames were seen in system memory.
+    pub cuts: Vec<ClockTime>,
 }
 
 /// Scores the renditions of a job in one pass, until its end or a signal. After an error, the result has the scores
@@ -75,6 +85,10 @@ pub fn score_with(
     crate::init()?;
     let pipeline = build(job)?;
     pipeline.by_name("score").iter().for_each(prepare);
+    let cuts = Cuts::default();
+    pipeline.by_name("score").iter().for_each(|element| cuts.watch(element));
+    let encoders = job.renditions.iter().enumerate().map(|(i, _)| pipeline.by_name(&encoder(i)));
+    let encoded: Vec<_> = encoders.map(|encoder| encoder.map(|encoder| Encoded::watch(&encoder))).collect();
     let bus = pipeline.bus().ok_or("the pipeline has no bus")?;
     interrupt::post_to(&bus)?;
     let started = pipeline.set_state(gst::State::Playing);
@@ -91,9 +105,51 @@ pub fn score_with(
     }
     pipeline.set_state(gst::State::Null)?;
     let mut outcome = run.outcome;
+    outcome.cuts = cuts.times();
+    for (scores, encoded) in outcome.renditions.iter_mut().zip(encoded) {
+        scores.rung.coded = encoded.and_then(|encoded| encoded.coded());
+    }
     outcome.damaged = source::damaged(job.inputs());
     outcome.failure = outcome.failure.map(|error| source::explain_damage(error, job.inputs()));
     Ok(outcome)
+}
+
+/// Returns the name of the encoder of a rendition.
+fn encoder(rendition: usize) -> String {
+    format!("encoder{rendition}")
+}
+
+/// Bytes and times of what an encoder has made.
+#[derive(Clone, Default)]
+struct Encoded(Arc<Mutex<(u64, Option<ClockTime>, ClockTime)>>);
+
+impl Encoded {
+    fn watch(encoder: &gst::Element) -> Self {
+        let encoded = Self::default();
+        for pad in encoder.src_pads() {
+            let encoded = encoded.clone();
+            pad.add_probe(gst::PadProbeType::BUFFER, move |_, info| {
+                info.buffer().iter().for_each(|buffer| encoded.add(buffer));
+                gst::PadProbeReturn::Ok
+            });
+        }
+        encoded
+    }
+
+    fn add(&self, buffer: &gst::BufferRef) {
+        let (bytes, begin, end) = &mut *self.0.lock();
+        *bytes += buffer.size() as u64;
+        if let Some(time) = buffer.pts() {
+            *begin = Some(begin.map_or(time, |begin| begin.min(time)));
+            *end = (*end).max(time + buffer.duration().unwrap_or_default());
+        }
+    }
+
+    fn coded(&self) -> Option<Coded> {
+        let (bytes, begin, end) = *self.0.lock();
+        let seconds = end.saturating_sub(begin?).nseconds() as f64 / 1e9;
+        (seconds > 0.0).then_some(Coded { bytes, seconds })
+    }
 }
 
 /// Queue for frames that wait for slower renditions. It never holds more than an encoder does, since the queues
@@ -108,7 +164,9 @@ fn build(job: &Job) -> Result<gst::Pipeline, Error> {
         let pad = if i == 0 { "dist_sink" } else { "dist_%u" };
         match rendition {
             Rendition::Input(_) => format!("queue name=wait{i} ! score.{pad} "),
-            Rendition::Encoding(encoding) => format!("{}{WAIT} ! score.{pad} ", encoding.description()),
+            Rendition::Encoding(encoding) => {
+                format!("{}{WAIT} ! score.{pad} ", encoding.description(&encoder(i)))
+            }
         }
     });
     let description = format!(
@@ -161,7 +219,8 @@ fn note_damage(job: &Job, element: &gst::Element) {
 }
 
 fn set_up(job: &Job, element: &gst::Element) -> Result<(), Error> {
-    let (model, others) = job.models.split_first().ok_or("there is no model to score with")?;
+    let model = job.models.first().map_or(NO_MODEL, String::as_str);
+    let others = job.models.get(1..).unwrap_or_default();
     element.set_property("model-filename", model);
     element.set_property("extra-models", others.join(";"));
     for (name, value) in &job.properties {
@@ -213,6 +272,7 @@ impl<'a> Run<'a> {
                 signal: None,
                 failure: None,
                 damaged: vec![],
+                cuts: vec![],
             },
             element,
             job,

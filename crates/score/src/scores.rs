@@ -2,6 +2,7 @@
 
 //! The scores of a rendition: each frame by each model, and pooled values.
 
+use super::ladder::Rung;
 use super::metric::{self, Metric, Unit};
 use super::pairing::Pairing;
 use gst::ClockTime;
@@ -34,6 +35,8 @@ pub struct Scores {
     pub frames: Vec<Frame>,
     /// Delay of the video in nanoseconds, as last found from its pictures.
     pub offset: Option<i64>,
+    /// Its place in a ladder.
+    pub rung: Rung,
     /// Pairing with the original, if it was examined.
     pub pairing: Option<Pairing>,
     /// Figures of all frames together that are no means, by name. Without any if the video changes.
@@ -57,6 +60,7 @@ impl Scores {
             features,
             frames: vec![],
             offset: None,
+            rung: Rung::default(),
             pairing: None,
             aggregates: vec![],
             sections: vec![],
@@ -181,6 +185,11 @@ pub struct Figures {
 }
 
 impl Figures {
+    /// Returns the figure for the quality of a video: the mean of the frames, or the JOD of all together.
+    pub fn quality(&self) -> Option<f64> {
+        self.overall.filter(|_| self.metric.unit == Unit::Jod).or(self.frames.map(|frames| frames.mean))
+    }
+
     fn of(metric: Metric, column: usize, frames: &[Frame]) -> Self {
         let values = frames.iter().filter_map(|frame| frame.scores.get(column).copied());
         let mut pooled = pooled(values.clone().map(|value| metric.of_frame(value)));

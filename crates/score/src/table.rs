@@ -6,24 +6,32 @@ use std::fmt::Write as _;
 
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets::UTF8_BORDERS_ONLY};
 
+use super::ladder::{Ladder, Point, Series};
 use super::metric::Unit;
+use super::run::Outcome;
+use super::scenes;
 use super::scores::{Figures, Frame, Pooled, Scores};
 
-/// Rows of the table over time.
+/// Rows of the tables over time.
 const ROWS: usize = 16;
 /// Longest bar in the table over time.
 const BAR: usize = 40;
 /// Width where there is no terminal.
 const USUAL: usize = 80;
 
-/// Formats the results in lines of at most `width` columns. A single rendition gets a table over time; every rendition
-/// gets its worst frames and a summary.
-pub fn show(renditions: &[Scores], worst: usize, width: usize) -> String {
+/// Formats the results in lines of at most `width` columns. A single rendition gets tables over time; every rendition
+/// gets its worst frames and a summary. The ladder has the rates.
+pub fn show(outcome: &Outcome, ladder: Option<&Ladder>, worst: usize, width: usize) -> String {
+    let renditions = &outcome.renditions[..];
     let mut text = String::new();
     for scores in renditions.iter().filter(|scores| !scores.frames.is_empty()) {
         let name = if let [_] = renditions { String::new() } else { format!(" of {}", scores.label) };
         if renditions.len() == 1 {
-            let _ = writeln!(text, "{}\n", course(scores, width));
+            let _ = writeln!(text, "{}\n", course(scores, &equal_parts(&scores.frames), width));
+            if !outcome.cuts.is_empty() {
+                let (title, scenes) = listed_scenes(scores, scenes::divide(&scores.frames, &outcome.cuts));
+                let _ = writeln!(text, "{title}\n{}\n", course(scores, &scenes, width));
+            }
         }
         if worst > 0 {
             let _ = writeln!(text, "Worst frames{name}\n{}\n", worst_frames(scores, worst, width));
@@ -31,9 +39,20 @@ pub fn show(renditions: &[Scores], worst: usize, width: usize) -> String {
     }
     for scores in renditions {
         let (frames, [unpaired, _]) = (scores.frames.len(), scores.unpaired());
-        let _ = writeln!(text, "{}: {frames} frames scored, {unpaired} without a partner", scores.label);
+        let coded =
+            scores.rung.coded.map(|coded| format!("; {:.0} kbit/s", coded.rate())).unwrap_or_default();
+        let _ =
+            writeln!(text, "{}: {frames} frames scored, {unpaired} without a partner{coded}", scores.label);
     }
     let _ = write!(text, "{}", summary(renditions, width));
+    if let Some(ladder) = ladder {
+        let _ = write!(text, "\n\nRates by {}\n{}", ladder.metric, rates(ladder, renditions, width));
+        let _ = write!(
+            text,
+            "{}",
+            compared(ladder, width).map_or_else(String::new, |table| format!("\n{table}"))
+        );
+    }
     text
 }
 
@@ -147,10 +166,82 @@ fn number(value: Option<f64>, unit: Unit) -> String {
     value.map_or_else(none, |value| format!("{value:.*}", unit.decimals()))
 }
 
-/// Divides the video into parts of equally many frames, with mean and lowest score.
-fn course(scores: &Scores, width: usize) -> Table {
-    let frames = &scores.frames;
-    let parts: Vec<_> = frames.chunks(frames.len().div_ceil(ROWS).max(1)).collect();
+/// Lists the encodings of a ladder by series and rate.
+fn rates(ladder: &Ladder, renditions: &[Scores], width: usize) -> Table {
+    let all: Vec<_> =
+        ladder.series.iter().flat_map(|series| series.encodings.iter().map(move |of| (series, of))).collect();
+    let of = |point: &Point| renditions.iter().find(|scores| scores.label == point.label);
+    let size = |point: &Point| {
+        of(point).map_or_else(none, |scores| format!("{}x{}", scores.rung.size.0, scores.rung.size.1))
+    };
+    let bytes = |point: &Point| {
+        of(point)
+            .and_then(|scores| scores.rung.coded)
+            .map_or_else(none, |coded| format!("{:.2}", coded.bytes as f64 / 1e6))
+    };
+    let columns = vec![
+        Column::text("encoding", all.iter().map(|(_, of)| of.label.clone())),
+        Column::numbers("kbit/s", all.iter().map(|(_, of)| format!("{:.0}", of.rate))),
+        Column::numbers("quality", all.iter().map(|(_, of)| format!("{:.2}", of.quality))),
+        Column::text("hull", all.iter().map(|(_, of)| if of.on_hull { "yes" } else { "" }.to_owned())),
+        Column::numbers("MB", all.iter().map(|(_, of)| bytes(of))),
+        Column::text("size", all.iter().map(|(_, of)| size(of))),
+        Column::text("series", all.iter().map(|(series, _)| series.name.clone())),
+    ];
+    table(columns, 4, width)
+}
+
+/// Compares the series: their rates with that of the first, and at the target. `None` if there is nothing to say.
+fn compared(ladder: &Ladder, width: usize) -> Option<Table> {
+    let series = &ladder.series;
+    let target = series.iter().find_map(|series| series.target.as_ref());
+    if series.len() < 2 && target.is_none() {
+        return None;
+    }
+    let bd_rate = |of: &Series| of.bd_rate.map_or_else(none, |percent| format!("{percent:+.2} %"));
+    let mut columns = vec![Column::text("series", series.iter().map(|of| of.name.clone()))];
+    if let [first, _, ..] = &series[..] {
+        columns.push(Column::numbers(&format!("BD-rate to {}", first.name), series.iter().map(bd_rate)));
+    }
+    if let Some(target) = target {
+        let rate = |of: &Series| of.target.as_ref()?.rate.map(|rate| format!("{rate:.0}"));
+        let encoding = |of: &Series| of.target.as_ref()?.encoding.clone();
+        columns.push(Column::numbers(
+            &format!("kbit/s at {}", target.quality),
+            series.iter().map(|of| rate(of).unwrap_or_else(none)),
+        ));
+        columns.push(Column::text("reached by", series.iter().map(|of| encoding(of).unwrap_or_else(none))));
+    }
+    let needed = columns.len();
+    Some(table(columns, needed, width))
+}
+
+/// Divides frames into parts of equally many.
+fn equal_parts(frames: &[Frame]) -> Vec<&[Frame]> {
+    frames.chunks(frames.len().div_ceil(ROWS).max(1)).collect()
+}
+
+/// Returns the scenes to list, in order of time, and a title: of many scenes the worst ones.
+fn listed_scenes<'a>(scores: &Scores, scenes: Vec<&'a [Frame]>) -> (String, Vec<&'a [Frame]>) {
+    let count = scenes.len();
+    if count <= ROWS {
+        return ("Scenes".into(), scenes);
+    }
+    let worth = |scene: &[Frame]| {
+        let first = scores.figures(scene).into_iter().next();
+        let sign = if first.as_ref().is_some_and(|of| of.metric.more_is_worse()) { -1.0 } else { 1.0 };
+        first.and_then(|of| of.frames).map_or(f64::INFINITY, |p| sign * p.mean)
+    };
+    let mut scenes: Vec<_> = scenes.into_iter().map(|scene| (worth(scene), scene)).collect();
+    scenes.sort_by(|a, b| a.0.total_cmp(&b.0));
+    scenes.truncate(ROWS);
+    let mut scenes: Vec<_> = scenes.into_iter().map(|(_, scene)| scene).collect();
+    scenes.sort_by_key(|scene| scene[0].index);
+    (format!("The {ROWS} worst of {count} scenes"), scenes)
+}
+
+/// Lists parts of the video with mean and lowest score.
+fn course(scores: &Scores, parts: &[&[Frame]], width: usize) -> Table {
     let first = |part: &&[Frame]| scores.figures(part).into_iter().next();
     let figures: Vec<_> = parts.iter().filter_map(first).collect();
     let unit = figures.first().map_or(Unit::Score, |figures| figures.metric.unit);
@@ -199,7 +290,13 @@ fn clock(frame: &Frame) -> String {
 mod tests {
     use gst::ClockTime;
 
+    use super::super::ladder::{Coded, Rung, ladders};
     use super::*;
+
+    fn outcome(renditions: Vec<Scores>, cuts: &[u64]) -> Outcome {
+        let cuts = cuts.iter().map(|ms| ClockTime::from_mseconds(*ms)).collect();
+        Outcome { renditions, provenance: None, signal: None, failure: None, damaged: vec![], cuts }
+    }
 
     fn scores(label: &str) -> Scores {
         let mut scores =
@@ -221,7 +318,7 @@ mod tests {
         let long = "a film with a rather long name, 1920x1080, 12000 kbit/s.mkv";
         for width in [60, 80, 120] {
             for renditions in [vec![scores("film.mkv")], vec![scores(long), scores("b.mp4")]] {
-                let text = show(&renditions, 3, width);
+                let text = show(&outcome(renditions.clone(), &[200]), None, 3, width);
                 assert!(
                     text.lines()
                         .filter(|line| line.starts_with(['│', '┌', '╞']))
@@ -239,9 +336,51 @@ mod tests {
 
     #[test]
     fn jods_have_no_mean() {
-        let text = show(&[scores("film.mkv")], 0, 80);
+        let text = show(&outcome(vec![scores("film.mkv")], &[]), None, 0, 80);
         let row = text.lines().find(|line| line.contains(" cvvdp ")).unwrap();
         assert!(row.contains(" – "), "{row}");
         assert!(!row.contains(" 0.3"), "{row}");
+    }
+
+    #[test]
+    fn scenes_have_rows_and_of_many_the_worst() {
+        let text = |cuts: &[u64]| show(&outcome(vec![scores("film.mkv")], cuts), None, 0, 80);
+        let few = text(&[400, 1200]);
+        assert!(few.contains("Scenes\n") && few.contains(" 10-29 "), "{few}");
+        let many = text(&(1..20).map(|i| 80 * i).collect::<Vec<_>>());
+        assert!(many.contains("The 16 worst of 20 scenes"), "{many}");
+        // Scores fall with time.
+        assert!(many.contains(" 38-39 ") && many.contains(" 8-9 ") && !many.contains(" 6-7 "), "{many}");
+        assert!(!text(&[]).contains("cene"));
+    }
+
+    #[test]
+    fn rates_fit_and_are_compared() {
+        let coded = |kbits| Some(Coded { bytes: kbits * 125, seconds: 1.0 });
+        let rung =
+            |series: &str, kbits| Rung { series: series.into(), size: (1920, 1080), coded: coded(kbits) };
+        let all: Vec<_> = [
+            ("avc a.mp4", 4000, 20.0),
+            ("avc b.mp4", 1000, 0.0),
+            ("avc c.mp4", 2000, 10.0),
+            ("av1 a.mp4", 2000, 20.0),
+            ("av1 b.mp4", 500, 0.0),
+            ("av1 c.mp4", 1000, 10.0),
+        ]
+        .map(|(label, kbits, more)| {
+            let mut scores = Scores { rung: rung(&label[..3], kbits), ..scores(label) };
+            scores.frames.iter_mut().for_each(|frame| frame.scores[0] += more);
+            scores
+        })
+        .into();
+        let all = outcome(all, &[]);
+        let ladders = ladders(&all.renditions);
+        for width in [60, 80] {
+            let text = show(&all, ladders.first(), 0, width);
+            assert!(text.lines().all(|line| line.chars().count() <= width), "{text}");
+            for shown in ["BD-rate to avc", "-50.00 %", "reached by", "; 4000 kbit/s", " yes "] {
+                assert!(text.contains(shown), "{shown}: {text}");
+            }
+        }
     }
 }

@@ -10,6 +10,7 @@ mod ends;
 mod errors;
 mod fit;
 mod formats;
+mod ladder;
 mod lists;
 mod looks;
 mod monitor;

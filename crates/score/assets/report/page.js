@@ -59,7 +59,8 @@
   // The table. The figures that matter come first, for narrow screens.
   const overall = (of, name) => of.aggregates[name] ?? of.aggregates[`a${name}`];
   const hasOverall = renditions.some((of) => metrics.some(({ name }) => overall(of, name) != null));
-  const heads = ["encoding", "metric", "mean", "lowest", ...hasOverall ? ["overall"] : [], "p1", "p5", "p10", "p50", "highest", "harmonic", "frames", "unpaired"];
+  const hasRates = renditions.some((of) => of.coded);
+  const heads = ["encoding", "metric", "mean", "lowest", ...hasOverall ? ["overall"] : [], ...hasRates ? ["kbit/s"] : [], "p1", "p5", "p10", "p50", "highest", "harmonic", "frames", "unpaired"];
   const table = $("#summary table");
   const head = (name, i) => make("th", { className: i > 1 ? "number" : "", scope: "col" }, name);
   table.append(make("thead", {}, make("tr", {}, ...heads.map(head))));
@@ -70,7 +71,7 @@
     const numbers = [p.p1, p.p5, p.p10, p.p50, p.max, p.harmonic_mean].map(text);
     const label = make("td", { className: "label" }, swatch(i), of.label);
     // JODs have no mean.
-    const cells = [text(unit === "jod" ? null : p.mean), text(p.min), ...together, ...numbers, String(of.frames), String(of.unpaired)];
+    const cells = [text(unit === "jod" ? null : p.mean), text(p.min), ...together, ...hasRates ? [figure(of.coded?.kbit_s, 0)] : [], ...numbers, String(of.frames), String(of.unpaired)];
     return make("tr", {}, label, make("td", {}, name), ...cells.map((text) => make("td", { className: "number" }, text)));
   }));
   table.append(make("tbody", {}, ...rows));
@@ -130,10 +131,79 @@
     ctx.restore();
   };
 
+  // Quality by rate: the axis is logarithmic, with steps of 1, 2 and 5.
+  const drawRates = () => {
+    const ladder = data.ladders.find((of) => of.metric === metric.name);
+    $("#rates").hidden = !ladder;
+    if (!ladder) return;
+    const all = ladder.series.flatMap((of) => of.encodings);
+    const rates = [...new Set(all.map((of) => of.rate))].sort((a, b) => a - b);
+    const values = ladder.series.map((of) => rates.map((rate) => of.encodings.find((other) => other.rate === rate)?.quality ?? null));
+    const splits = ({ scales: { x } }) => {
+      const powers = Array.from({ length: 12 }, (_, i) => 10 ** (i - 2));
+      return powers.flatMap((power) => [1, 2, 5].map((step) => step * power)).filter((rate) => rate >= x.min && rate <= x.max);
+    };
+    const hollow = (u) => {
+      const { ctx } = u;
+      ladder.series.forEach((of, i) => {
+        if (!u.series[i + 1].show) return;
+        ctx.lineWidth = 2 * devicePixelRatio;
+        ctx.strokeStyle = colour(i);
+        of.encodings.forEach((encoding) => {
+          ctx.fillStyle = encoding.on_hull ? colour(i) : style("--card");
+          ctx.beginPath();
+          ctx.arc(u.valToPos(encoding.rate, "x", true), u.valToPos(encoding.quality, "y", true), 4 * devicePixelRatio, 0, 7);
+          ctx.fill();
+          ctx.stroke();
+        });
+      });
+    };
+    chart("#rates", 300, {
+      scales: { x: { time: false, distr: 3, range: (_, low, high) => [low / 1.2, high * 1.2] }, y: { range } },
+      axes: [axis({ splits, filter: (_, values) => values, values: (_, values) => values.map((rate) => String(+rate.toPrecision(3))) }), axis({ size: 46 })],
+      series: [
+        { label: "kbit/s", value: (_, rate) => figure(rate, 0) },
+        ...ladder.series.map((of, i) => series(i, { label: of.name, value: (_, score) => value(score, metric.unit), spanGaps: true, points: { show: false } })),
+      ],
+      hooks: { draw: [hollow] },
+    }, [rates, ...values]);
+
+    const [first, second] = ladder.series;
+    const target = ladder.series.find((of) => of.target)?.target;
+    const names = ["series", ...second ? [`BD-rate to ${first.name}`] : [], ...target ? [`kbit/s at ${target.quality}`, "reached by"] : []];
+    const cells = (of) => [
+      ...second ? [of.bd_rate == null ? "–" : `${of.bd_rate > 0 ? "+" : ""}${of.bd_rate.toFixed(2)} %`] : [],
+      ...target ? [figure(of.target.rate, 0), of.target.encoding ?? "–"] : [],
+    ];
+    const rows = ladder.series.map((of, i) => make("tr", {}, make("td", {}, swatch(i), of.name), ...cells(of).map((text) => make("td", {}, text))));
+    $("#rates .wide table").replaceChildren(
+      make("thead", {}, make("tr", {}, ...names.map((name) => make("th", { scope: "col" }, name)))),
+      make("tbody", {}, ...rows));
+    $("#rates .wide").hidden = names.length < 2;
+  };
+
+  const drawScenes = () => {
+    const longest = renditions.reduce((best, of) => of.scenes.length > best.length ? of.scenes : best, []);
+    $("#scenes").hidden = longest.length < 2;
+    const rows = longest.length < 2 ? [] : longest.map((scene) => {
+      const goTo = () => zoomTo(scene.time, data.times[data.frames.indexOf(scene.frames[1])] ?? scene.time);
+      const time = make("button", { type: "button", className: "time", onclick: goTo }, clock(scene.time));
+      const cells = renditions.map((of) => {
+        const p = of.scenes.find((other) => other.frames[1] >= scene.frames[0])?.pooled[metric.name];
+        return `${figure(p?.mean, DECIMALS[metric.unit])} (${figure(p?.min, DECIMALS[metric.unit])})`;
+      });
+      return make("tr", {}, make("td", {}, time), ...cells.map((text) => make("td", { className: "number" }, text)));
+    });
+    const heads = renditions.map((of, i) => make("th", { className: "number", scope: "col" }, swatch(i), of.label));
+    $("#scenes table").replaceChildren(make("thead", {}, make("tr", {}, make("th", { scope: "col" }, "from"), ...heads)), make("tbody", {}, ...rows));
+  };
+
   let course;
   const draw = () => {
     charts.forEach(([made]) => made.destroy());
     charts = [];
+    drawRates();
+    drawScenes();
     course = chart("#course", 360, {
       scales: { x: { time: false }, y: { range } },
       axes: [
@@ -188,6 +258,10 @@
     const start = Math.max(first, Math.min(from, last - length));
     course.setScale("x", { min: start, max: start + length });
   };
+  const zoomTo = (from, to) => {
+    zoom(from, Math.max(to, from + 1));
+    $("#course").scrollIntoView({ behavior: "smooth" });
+  };
   const moves = {
     in: (from, to) => zoom(from + (to - from) / 4, to - (to - from) / 4),
     out: (from, to) => zoom(from - (to - from) / 2, to + (to - from) / 2),
@@ -240,12 +314,9 @@
 
   const still = (of, label) => {
     const code = of.time_code ? ` (time code ${of.time_code})` : "";
-    const title = `frame ${of.frame}, score ${figure(of.score)}${code}`;
-    const zoomTo = () => {
-      zoom(of.time - 2, of.time + 2);
-      $("#course").scrollIntoView({ behavior: "smooth" });
-    };
-    const time = make("button", { type: "button", className: "time", title: "Show in the chart", onclick: zoomTo }, clock(of.time));
+    const title = `frame ${of.frame}, score ${value(of.score, metrics[0].unit)}${code}`;
+    const goTo = () => zoomTo(of.time - 2, of.time + 2);
+    const time = make("button", { type: "button", className: "time", title: "Show in the chart", onclick: goTo }, clock(of.time));
     const heading = make("h4", {}, time, `, ${title}`);
     if (!of.pictures) return [heading, make("p", { className: "note" }, of.trouble)];
     const figures = KINDS.map(([name, caption], i) => {

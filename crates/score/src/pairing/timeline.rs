@@ -8,8 +8,9 @@ use gst::ClockTime;
 use gst::prelude::*;
 use parking_lot::Mutex;
 
-use crate::Input;
 use crate::error::Error;
+use crate::ladder::Coded;
+use crate::{Input, TimeRange};
 
 /// Time of a frame, and if it is a key frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +29,8 @@ const STALL_TIMEOUT: ClockTime = ClockTime::from_seconds(60);
 pub struct Timeline {
     /// At least two.
     pub frames: Vec<Frame>,
+    /// Bytes of each.
+    bytes: Vec<u64>,
 }
 
 impl Timeline {
@@ -36,7 +39,8 @@ impl Timeline {
         if is_playlist(input) {
             return None;
         }
-        frames(input).ok().filter(|frames| frames.len() > 1).map(|frames| Self { frames })
+        let (frames, bytes): (Vec<_>, Vec<_>) = packets(input).ok()?.into_iter().unzip();
+        (frames.len() > 1).then_some(Self { frames, bytes })
     }
 
     fn distances(&self) -> impl Iterator<Item = u64> {
@@ -94,6 +98,20 @@ impl Timeline {
         Some(ClockTime::from_nseconds(self.frames.last()?.time + self.distance()?))
     }
 
+    /// Returns what the frames take that begin in a part.
+    pub fn coded(&self, part: Option<TimeRange>) -> Option<Coded> {
+        let from = part.map_or(0, |part| part.from.nseconds());
+        let end = part.and_then(|part| part.to).into_iter().chain([self.end()?]).min()?;
+        let is_in = |frame: &Frame| frame.time >= from && frame.time < end.nseconds();
+        let (mut bytes, mut first) = (0, None);
+        for (frame, of_frame) in self.frames.iter().zip(&self.bytes).filter(|(frame, _)| is_in(frame)) {
+            bytes += of_frame;
+            first = first.or(Some(frame.time));
+        }
+        let seconds = end.nseconds().saturating_sub(first?) as f64 / 1e9;
+        (seconds > 0.0).then_some(Coded { bytes, seconds })
+    }
+
     /// Returns the frame rate if it is constant, preferably the container's value.
     pub fn rate(&self, said: Option<gst::Fraction>) -> Option<gst::Fraction> {
         let rate = 1e9 / self.constant()?;
@@ -122,13 +140,19 @@ fn is_playlist(input: &Input) -> bool {
 
 #[derive(Default)]
 struct Found {
-    frames: Vec<Frame>,
+    /// Frames with their bytes.
+    frames: Vec<(Frame, u64)>,
     streams: usize,
     problem: Option<&'static str>,
 }
 
 /// Returns the frames of a file's video in display order.
 pub fn frames(input: &Input) -> Result<Vec<Frame>, Error> {
+    Ok(packets(input)?.into_iter().map(|(frame, _)| frame).collect())
+}
+
+/// Returns the frames of a file's video in display order, with their bytes.
+fn packets(input: &Input) -> Result<Vec<(Frame, u64)>, Error> {
     let pipeline = gst::Pipeline::new();
     let uri = input.uri().ok_or("it has no container")?;
     let source = gst::ElementFactory::make("urisourcebin").property("uri", uri).build()?;
@@ -161,7 +185,8 @@ pub fn frames(input: &Input) -> Result<Vec<Frame>, Error> {
                         match time(pad, buffer) {
                             Some(gst::Signed::Positive(time)) => {
                                 let key = !buffer.flags().contains(gst::BufferFlags::DELTA_UNIT);
-                                found.frames.push(Frame { time: time.nseconds(), key });
+                                let frame = Frame { time: time.nseconds(), key };
+                                found.frames.push((frame, buffer.size() as u64));
                             }
                             // Before the beginning given by an edit list: decoded, but not displayed.
                             Some(gst::Signed::Negative(_)) => {}
@@ -185,7 +210,7 @@ pub fn frames(input: &Input) -> Result<Vec<Frame>, Error> {
         (Some(problem), _) => Err(problem.into()),
         (None, 1) => {
             let mut frames = std::mem::take(&mut found.frames);
-            frames.sort_by_key(|frame| frame.time);
+            frames.sort_by_key(|(frame, _)| frame.time);
             Ok(frames)
         }
         (None, streams) => Err(Error::Failed(format!("it has {streams} video streams"))),

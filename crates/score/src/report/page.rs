@@ -102,6 +102,7 @@ mod tests {
     use gst::ClockTime;
     use serde_json::{Value, json};
 
+    use super::super::super::ladder::Rung;
     use super::super::super::probe::Video;
     use super::super::super::run::Outcome;
     use super::super::super::scores::Frame;
@@ -120,6 +121,7 @@ mod tests {
             features: vec![],
             frames,
             offset: None,
+            rung: Rung::default(),
             pairing: None,
             aggregates: vec![],
             sections: vec![],
@@ -127,7 +129,14 @@ mod tests {
         let a = scores("</script><b>", vec![frame(0, f64::NAN), frame(1, 1.0 / 3.0)]);
         let b = scores("<!-- &amp;", vec![frame(1, f64::INFINITY), frame(3, 50.0)]);
         let renditions = vec![a, b, scores("none", vec![])];
-        let outcome = Outcome { renditions, provenance: None, signal: None, failure: None, damaged: vec![] };
+        let outcome = Outcome {
+            renditions,
+            provenance: None,
+            signal: None,
+            failure: None,
+            damaged: vec![],
+            cuts: vec![],
+        };
         let video = Video::like("</script>", 64, 64);
         let summary = Summary::new(&video, &[None, None, None], &[], &[], &[], &outcome, 5);
         let page = html(&summary, &outcome.renditions, &[vec![], vec![], vec![]]).unwrap();

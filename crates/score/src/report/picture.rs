@@ -9,10 +9,10 @@ use serde::Serialize;
 
 use crate::error::Error;
 
-/// Larger pictures are reduced to this size.
-const LARGEST: (f64, f64) = (1280.0, 720.0);
+/// Larger pictures are reduced to the first of these sizes with which they are small enough, or to the last.
+const SIZES: [(f64, f64); 4] = [(1280.0, 720.0), (960.0, 540.0), (640.0, 360.0), (480.0, 270.0)];
 /// JPEG quality: its own artefacts are invisible beside the damage shown.
-const QUALITY: u32 = 93;
+const QUALITY: u32 = 88;
 /// Longest time for a pair.
 const PICTURE_TIMEOUT: ClockTime = ClockTime::from_seconds(60);
 
@@ -24,10 +24,35 @@ pub struct Pictures {
     heatmap: String,
 }
 
-/// Makes the pictures. `scale` is the scaling method for a distorted frame of another size.
-pub fn make(reference: &Sample, distorted: &Sample, scale: &str) -> Result<Pictures, Error> {
+/// Makes the pictures, of at most this many bytes if they may be small enough for it. `scale` is the scaling method for a
+/// distorted frame of another size.
+pub fn make(reference: &Sample, distorted: &Sample, scale: &str, most: usize) -> Result<Pictures, Error> {
     let caps = reference.caps().ok_or("a frame has no caps")?;
-    let (width, height) = size(&VideoInfo::from_caps(caps)?);
+    let info = VideoInfo::from_caps(caps)?;
+    let mut sizes: Vec<_> = SIZES.iter().map(|largest| size(&info, *largest)).collect();
+    sizes.dedup();
+    let mut pictures = Err("there is no size".into());
+    for size in sizes {
+        pictures = make_in(size, reference, distorted, scale);
+        if pictures.as_ref().map_or(true, |pictures| pictures.bytes() <= most) {
+            break;
+        }
+    }
+    pictures
+}
+
+impl Pictures {
+    fn bytes(&self) -> usize {
+        self.reference.len() + self.distorted.len() + self.heatmap.len()
+    }
+}
+
+fn make_in(
+    (width, height): (u32, u32),
+    reference: &Sample,
+    distorted: &Sample,
+    scale: &str,
+) -> Result<Pictures, Error> {
     let jpeg = |name: &str| {
         format!(
             "videoconvertscale add-borders=false method=catrom \
@@ -82,11 +107,11 @@ fn failure(pipeline: &gst::Pipeline) -> Error {
     })
 }
 
-/// Returns the size of the pictures: the displayed size with square pixels.
-fn size(info: &VideoInfo) -> (u32, u32) {
+/// Returns the size of the pictures: the displayed size with square pixels, within the largest one.
+fn size(info: &VideoInfo, largest: (f64, f64)) -> (u32, u32) {
     let aspect = f64::from(info.par().numer().max(1)) / f64::from(info.par().denom().max(1));
     let (width, height) = (f64::from(info.width()) * aspect, f64::from(info.height()));
-    let factor = (LARGEST.0 / width).min(LARGEST.1 / height).min(1.0);
+    let factor = (largest.0 / width).min(largest.1 / height).min(1.0);
     let length = |of: f64| ((of * factor).round() as u32).max(1);
     (length(width), length(height))
 }

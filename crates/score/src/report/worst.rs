@@ -22,8 +22,12 @@ use parking_lot::Mutex;
 use serde::Serialize;
 
 use super::super::job::Job;
+use super::super::metric::Metric;
 use super::super::time_range::stream_time;
 use super::picture::{self, Pictures};
+
+/// Bytes of all pictures of a report, so that a page is small enough to be sent.
+const PICTURES: usize = 1_500_000;
 
 /// A frame with its pictures.
 #[derive(Serialize)]
@@ -34,7 +38,7 @@ pub struct Still {
     time: f64,
     /// Timecode of the reference frame, if it has one.
     time_code: Option<String>,
-    /// Score of the first model.
+    /// Score of the first model or feature.
     score: f64,
     /// Pictures; `None` if they could not be made.
     pictures: Option<Pictures>,
@@ -49,9 +53,18 @@ pub struct Worst(Arc<Mutex<State>>);
 struct State {
     /// Number of frames wanted for each rendition.
     count: usize,
+    made: Made,
+    renditions: Vec<Rendition>,
+}
+
+/// How pictures are made.
+struct Made {
     /// Scaling method for distorted frames of another size.
     scale: String,
-    renditions: Vec<Rendition>,
+    /// Most bytes for the pictures of a frame.
+    most: usize,
+    /// Factor with which less is worse.
+    sign: f64,
 }
 
 #[derive(Default)]
@@ -71,6 +84,7 @@ struct Pair {
     frame: i32,
     time: ClockTime,
     time_code: Option<String>,
+    /// Score, of which less is worse.
     score: f64,
     /// `None` if the CPU cannot read them.
     pictures: Option<[gst::Sample; 2]>,
@@ -81,8 +95,12 @@ impl Worst {
     pub fn new(job: &Job, count: usize) -> Self {
         let scale = job.properties.iter().rev().find(|(name, _)| name == "scale-method");
         let scale = scale.map_or("none", |(_, value)| value).to_owned();
-        let renditions = job.renditions.iter().map(|_| Rendition::default()).collect();
-        Self(Arc::new(Mutex::new(State { count, scale, renditions })))
+        let renditions: Vec<_> = job.renditions.iter().map(|_| Rendition::default()).collect();
+        let most = PICTURES / (count * renditions.len()).max(1);
+        let first = job.features().into_iter().next().filter(|_| job.models.is_empty());
+        let more_is_worse = first.is_some_and(|first| Metric::feature(&first).more_is_worse());
+        let made = Made { scale, most, sign: if more_is_worse { -1.0 } else { 1.0 } };
+        Self(Arc::new(Mutex::new(State { count, made, renditions })))
     }
 
     /// Makes the element output the frames, and watches them.
@@ -111,8 +129,8 @@ impl Worst {
     /// Returns the stills of each rendition, after the last frame.
     pub fn finish(&self) -> Vec<Vec<Still>> {
         let mut state = self.0.lock();
-        let State { count, scale, renditions } = &mut *state;
-        renditions.iter_mut().map(|of| of.finish(*count, scale)).collect()
+        let State { count, made, renditions } = &mut *state;
+        renditions.iter_mut().map(|of| of.finish(*count, made)).collect()
     }
 }
 
@@ -130,7 +148,8 @@ impl State {
             let Some(rendition) = self.renditions.iter_mut().find(|rendition| rendition.pad == of.pad) else {
                 continue;
             };
-            rendition.begin(time, self.count, &self.scale);
+            let score = score * self.made.sign;
+            rendition.begin(time, self.count, &self.made);
             if !rendition.wants(score, self.count) {
                 continue;
             }
@@ -151,9 +170,9 @@ impl State {
 
 impl Rendition {
     /// Begins a new second if this time is in it.
-    fn begin(&mut self, time: ClockTime, count: usize, scale: &str) {
+    fn begin(&mut self, time: ClockTime, count: usize, made: &Made) {
         if time.seconds() != self.second {
-            self.end_second(count, scale);
+            self.end_second(count, made);
             self.second = time.seconds();
         }
     }
@@ -164,24 +183,26 @@ impl Rendition {
         of_second && (self.stills.len() < count || self.stills.last().is_some_and(|last| score < last.score))
     }
 
-    fn end_second(&mut self, count: usize, scale: &str) {
+    fn end_second(&mut self, count: usize, made: &Made) {
         let Some(pair) = self.candidate.take() else { return };
-        let still = pair.still(scale);
+        let still = pair.still(made);
         let place = self.stills.partition_point(|other| other.score <= still.score);
         self.stills.insert(place, still);
         self.stills.truncate(count);
     }
 
-    fn finish(&mut self, count: usize, scale: &str) -> Vec<Still> {
-        self.end_second(count, scale);
-        std::mem::take(&mut self.stills)
+    fn finish(&mut self, count: usize, made: &Made) -> Vec<Still> {
+        self.end_second(count, made);
+        let mut stills = std::mem::take(&mut self.stills);
+        stills.iter_mut().for_each(|still| still.score *= made.sign);
+        stills
     }
 }
 
 impl Pair {
-    fn still(self, scale: &str) -> Still {
+    fn still(self, made: &Made) -> Still {
         let pictures = match &self.pictures {
-            Some([reference, distorted]) => picture::make(reference, distorted, scale),
+            Some([reference, distorted]) => picture::make(reference, distorted, &made.scale, made.most),
             None => Err("the frames are in memory that the CPU cannot read: see --decoder software".into()),
         };
         let (pictures, trouble) = match pictures {
