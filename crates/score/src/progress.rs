@@ -49,7 +49,9 @@ impl Progress {
                     self.bar.length().map_or(0.0, |all| self.bar.position() as f64 / all.max(1) as f64);
                 let left = time_left(self.bar.elapsed(), share);
                 let left = left.map_or_else(String::new, |left| format!(", {left} left"));
-                let text = format!("frame {}, {:.2}, {rate:.0} per second{left}", frame.index, frame.score);
+                let score = frame.models.first().map(|(_, score)| format!(", {score:.2}"));
+                let score = score.unwrap_or_default();
+                let text = format!("frame {}{score}, {rate:.0} per second{left}", frame.index);
                 self.bar.set_message(text);
             }
             Event::Frame(..) => {}

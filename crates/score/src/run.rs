@@ -285,7 +285,7 @@ impl<'a> Run<'a> {
             MessageView::Element(element) => {
                 let Some(structure) = element.structure() else { return false };
                 if let Ok(message) = VmafMessage::try_from(structure) {
-                    self.said(message, structure, heard);
+                    self.said(message, heard);
                 } else if let Ok(event) = EventMessage::try_from(structure) {
                     self.happened(&event, heard);
                 }
@@ -309,7 +309,7 @@ impl<'a> Run<'a> {
         false
     }
 
-    fn said(&mut self, message: VmafMessage, structure: &gst::StructureRef, heard: &mut dyn FnMut(Event)) {
+    fn said(&mut self, message: VmafMessage, heard: &mut dyn FnMut(Event)) {
         let place = |pad: &str| self.pads.iter().position(|name| name == pad);
         match message {
             VmafMessage::Frame(frame) => {
@@ -322,11 +322,7 @@ impl<'a> Run<'a> {
                 if pooled.provenance.is_some() {
                     self.outcome.provenance.clone_from(&pooled.provenance);
                 }
-                let aggregates = structure.get::<Structure>("aggregates").ok();
-                let aggregates = aggregates.iter().flat_map(|all| all.iter());
-                let aggregates =
-                    aggregates.filter_map(|(name, value)| Some((name.to_string(), value.get().ok()?)));
-                self.outcome.renditions[number].end_section(pooled, aggregates.collect());
+                self.outcome.renditions[number].end_section(pooled);
             }
             VmafMessage::Window(_) => {}
         }

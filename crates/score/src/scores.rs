@@ -86,17 +86,13 @@ impl Scores {
     }
 
     /// Adds the element's summary of a section. Its figures of all frames together are kept if no other section has frames.
-    pub(super) fn end_section(&mut self, section: PooledMessage, aggregates: Values) {
+    pub(super) fn end_section(&mut self, mut section: PooledMessage) {
+        let aggregates = std::mem::take(&mut section.aggregates);
         if section.counts.scored > 0 {
             let is_only = self.count(|other| other.counts.scored) == 0;
             self.aggregates = if is_only { aggregates } else { vec![] };
         }
         self.sections.push(section);
-    }
-
-    /// Returns the names of the models, then of the features.
-    pub fn names(&self) -> impl Iterator<Item = &String> {
-        self.models.iter().chain(&self.features)
     }
 
     /// Sums a count over all sections.
@@ -138,6 +134,11 @@ impl Scores {
             let name = figures.metric.aggregate();
             let known = self.aggregates.iter().find(|(of, _)| *of == name);
             figures.overall = known.map(|(_, value)| *value).or(figures.overall);
+            if let (Unit::Jod, Some(frames), Some(overall)) =
+                (figures.metric.unit, &mut figures.frames, figures.overall)
+            {
+                frames.mean = overall;
+            }
         }
         figures
     }

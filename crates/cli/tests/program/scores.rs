@@ -117,6 +117,35 @@ fn figures_of_all_frames_together_are_no_means() {
 }
 
 #[test]
+fn metrics_need_no_model() {
+    let folder = tempfile::tempdir().unwrap();
+    let [film, small] = clips(folder.path());
+    let page = folder.path().join("r.html").to_str().unwrap().to_owned();
+    let printed = summary(&[
+        &film,
+        &small,
+        "--model",
+        "none",
+        "--feature",
+        "cvvdp",
+        "--frames",
+        "30",
+        "--report",
+        &page,
+    ]);
+    let of_small = &printed["renditions"][0];
+    assert_eq!(printed["models"], serde_json::json!([]));
+    assert_eq!(of_small["pooled"].as_object().unwrap().keys().collect::<Vec<_>>(), ["cvvdp"]);
+    // The worst frames are those of the lowest JOD, in the list and in the pictures.
+    let lowest = &of_small["pooled"]["cvvdp"]["min"];
+    assert_eq!(&of_small["worst"][0]["scores"]["cvvdp"], lowest);
+    let page = crate::report::data(page.as_ref());
+    assert_eq!(page["stills"][0][0]["frame"], of_small["worst"][0]["frame"]);
+    let shown = page["stills"][0][0]["score"].as_f64().unwrap();
+    assert!((shown - lowest.as_f64().unwrap()).abs() < 1e-9, "{shown}, not {lowest}");
+}
+
+#[test]
 fn results_without_provenance_are_those_of_every_run() {
     let folder = tempfile::tempdir().unwrap();
     let [film, small] = clips(folder.path());

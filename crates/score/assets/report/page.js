@@ -168,6 +168,7 @@
       hooks: { draw: [hollow] },
     }, [rates, ...values]);
 
+    $("#rates .note").textContent = `Quality (${metric.name}) by bit rate, one curve for each series. Filled points are on the convex hull of their series.`;
     const [first, second] = ladder.series;
     const target = ladder.series.find((of) => of.target)?.target;
     const names = ["series", ...second ? [`BD-rate to ${first.name}`] : [], ...target ? [`kbit/s at ${target.quality}`, "reached by"] : []];

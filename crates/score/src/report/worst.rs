@@ -63,8 +63,8 @@ struct Made {
     scale: String,
     /// Most bytes for the pictures of a frame.
     most: usize,
-    /// Factor with which less is worse.
-    sign: f64,
+    /// The metric of the scores.
+    metric: Metric,
 }
 
 #[derive(Default)]
@@ -97,9 +97,9 @@ impl Worst {
         let scale = scale.map_or("none", |(_, value)| value).to_owned();
         let renditions: Vec<_> = job.renditions.iter().map(|_| Rendition::default()).collect();
         let most = PICTURES / (count * renditions.len()).max(1);
-        let first = job.features().into_iter().next().filter(|_| job.models.is_empty());
-        let more_is_worse = first.is_some_and(|first| Metric::feature(&first).more_is_worse());
-        let made = Made { scale, most, sign: if more_is_worse { -1.0 } else { 1.0 } };
+        let first = job.models.first().map(|name| Metric::model(name));
+        let first = first.or_else(|| job.features().first().map(|key| Metric::feature(key)));
+        let made = Made { scale, most, metric: first.unwrap_or(Metric::model("")) };
         Self(Arc::new(Mutex::new(State { count, made, renditions })))
     }
 
@@ -134,6 +134,13 @@ impl Worst {
     }
 }
 
+impl Made {
+    /// Returns the factor with which less is worse.
+    fn sign(&self) -> f64 {
+        if self.metric.more_is_worse() { -1.0 } else { 1.0 }
+    }
+}
+
 impl State {
     /// Handles a reference frame at the output.
     fn see(&mut self, buffer: &gst::BufferRef, caps: &gst::CapsRef, time: ClockTime) {
@@ -148,7 +155,7 @@ impl State {
             let Some(rendition) = self.renditions.iter_mut().find(|rendition| rendition.pad == of.pad) else {
                 continue;
             };
-            let score = score * self.made.sign;
+            let score = self.made.sign() * self.made.metric.of_frame(score);
             rendition.begin(time, self.count, &self.made);
             if !rendition.wants(score, self.count) {
                 continue;
@@ -194,7 +201,7 @@ impl Rendition {
     fn finish(&mut self, count: usize, made: &Made) -> Vec<Still> {
         self.end_second(count, made);
         let mut stills = std::mem::take(&mut self.stills);
-        stills.iter_mut().for_each(|still| still.score *= made.sign);
+        stills.iter_mut().for_each(|still| still.score *= made.sign());
         stills
     }
 }
