@@ -313,6 +313,50 @@ HV_DEV float hv_sqrt_f32(float v) {
   return sqrtf(v);
 #endif
 }
+// a * b + c with one rounding.
+HV_DEV float hv_fma_f32(float a, float b, float c) {
+#if defined(HV_HOST) || defined(HV_BARE)
+  return __builtin_fmaf(a, b, c);
+#else
+  return fmaf(a, b, c);
+#endif
+}
+HV_DEV double hv_fma_f64(double a, double b, double c) {
+#if defined(HV_HOST) || defined(HV_BARE)
+  return __builtin_fma(a, b, c);
+#else
+  return fma(a, b, c);
+#endif
+}
+// 1 / b and a / b, correctly rounded, for b from 2^-100 to 2^100, and for a of 0 or with a quotient not below 2^-100. On
+// NVIDIA this is the compiler's division without its test for operands of other ranges.
+//
+// The inverse r has e = 1 - b r, below 2^-24. The first quotient q = a r is off by d units in its last place, |d| < 1/2 +
+// 2^24 |e| < 3/2. As b d has at most 25 bits, the correction adds d less at most d (|e| + 2^-24) before it rounds. No
+// quotient of two numbers of 24 bits lies in the middle between two others: with the bits of b as the integer B, the middle
+// is k / 2B units away, and k is an integer other than 0. So a wrong result needs |k| < 2 B |d| (|e| + 2^-24) < 6. All
+// quotients with such k were tried, for each of the 2^23 values of B and each guess that is off by at most one unit, as
+// NVIDIA documents it. They are right, and so are the inverses.
+HV_DEV float hv_inverse_f32(float b) {
+#if defined(HV_NV)
+  const float guess = hv_rcp_f32(b);
+  return hv_fma_f32(hv_fma_f32(-b, guess, 1.0f), guess, guess);
+#else
+  return 1.0f / b;
+#endif
+}
+// a / b, where the inverse of b is known, correctly rounded.
+HV_DEV float hv_quotient_f32(float a, float b, float inverse) {
+  const float q = a * inverse;
+  return hv_fma_f32(hv_fma_f32(-b, q, a), inverse, q);
+}
+HV_DEV float hv_quotient_f32(float a, float b) {
+#if defined(HV_NV)
+  return hv_quotient_f32(a, b, hv_inverse_f32(b));
+#else
+  return a / b;
+#endif
+}
 // a * b + c for factors of at most 24 bits, modulo 2^32. AMD multiplies 24 bits four times as fast.
 HV_DEV int32_t hv_mad_i24(int32_t a, int32_t b, int32_t c) {
 #if defined(HV_AMD)

@@ -123,15 +123,6 @@ HV_DEV float masking(int32_t block[64], const HvsWeights *weights) {
   return hv_sqrt_f32(energy * ratio) * (1.0f / 32.0f);
 }
 
-// a / b, of a number from 0 on and a weight with its inverse, both rounded: two corrections by what is left make it the
-// rounded quotient (Markstein, IA-64 and elementary functions, 2000), but for quotients below 2^-100, which are as good as 0
-// beside errors of whole numbers.
-HV_DEV float quotient(float a, float b, float inverse) {
-  float q = a * inverse;
-  q = __builtin_fmaf(__builtin_fmaf(-q, b, a), inverse, q);
-  return __builtin_fmaf(__builtin_fmaf(-q, b, a), inverse, q);
-}
-
 template <class T> HV_DEV void load(const HvPlane &plane, uint32_t bits, int x, int y, int32_t block[64]) {
   const uint8_t *at = plane.data + (uint64_t)y * plane.stride + (uint32_t)x * plane.step * sizeof(T);
 #pragma unroll
@@ -181,7 +172,7 @@ HV_DEV void errors_of(const HvFrame *__restrict__ frame, uint32_t bits, const Hv
       const HvsWeights weight = __builtin_bit_cast(HvsWeights, hv_ldg((const HvU32x4 *)(weights + k)));
       float error = (float)hv_abs(reference[k][threadIdx.x] - block[k]);
       if (k) {
-        const float threshold = quotient(strength, weight.mask, weight.inverse);
+        const float threshold = hv_quotient_f32(strength, weight.mask, weight.inverse);
         error = error > threshold ? error - threshold : 0.0f;
       }
       error *= weight.error;

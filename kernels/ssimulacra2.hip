@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MPL-2.0
 //
 // SSIMULACRA2: the pictures in XYB on all scales, and the sums of the maps that compare them.
-// `crates/engine/src/backend/cpu/ssimulacra2.rs` has the same operations and explains them. `fused` stands wherever two
-// of them have one rounding.
+// `crates/engine/src/backend/cpu/ssimulacra2.rs` has the same operations and explains them. `hv_fma_f32` stands wherever
+// two of them have one rounding.
 #include "frame.h"
 
 #define SS2_SCALES 6
@@ -86,35 +86,16 @@ struct Colour {
   float v[3];
 };
 
-// a * b + c with one rounding.
-HV_DEV float fused(float a, float b, float c) {
-#if defined(HV_HOST) || defined(HV_BARE)
-  return __builtin_fmaf(a, b, c);
-#else
-  return fmaf(a, b, c);
-#endif
-}
 HV_DEV float most(float a, float b) { return a > b ? a : b; }
 HV_DEV float magnitude(float v) {
   return __builtin_bit_cast(float, __builtin_bit_cast(uint32_t, v) & 0x7fffffffu);
-}
-
-// a / b, correctly rounded, for b between 2^-20 and 2^20 and a that is 0 or not much smaller. NVIDIA's compiler makes the
-// same of a division, operation by operation, after a test for operands of other ranges.
-HV_DEV float quotient(float a, float b) {
-#if defined(HV_NV)
-  const float guess = hv_rcp_f32(b), r = fused(fused(-b, guess, 1.0f), guess, guess), q = a * r;
-  return fused(fused(-b, q, a), r, q);
-#else
-  return a / b;
-#endif
 }
 
 HV_DEV float to_light(float signal, const HvU32x2 *__restrict__ table) {
   const float place = hv_min(most(signal, 0.0f), 0x1.fffffep0f) * (float)SS2_STEPS;
   const int step = (int)place;
   const HvU32x2 entry = hv_ldg(table + step);
-  return fused(place - (float)step, __builtin_bit_cast(float, entry.v[1]), __builtin_bit_cast(float, entry.v[0]));
+  return hv_fma_f32(place - (float)step, __builtin_bit_cast(float, entry.v[1]), __builtin_bit_cast(float, entry.v[0]));
 }
 
 HV_DEV float cube_root(float m) {
@@ -123,15 +104,15 @@ HV_DEV float cube_root(float m) {
   float r = __builtin_bit_cast(float, 0x54a1f000u - third);
 #pragma unroll
   for (int i = 0; i < 2; i++) {
-    const float cube = (r * r) * r, h = fused(-m, cube, 1.0f);
-    const float q = fused(h, 0.222222224f, 0.333333343f) * h;
-    r = fused(r, q, r);
+    const float cube = (r * r) * r, h = hv_fma_f32(-m, cube, 1.0f);
+    const float q = hv_fma_f32(h, 0.222222224f, 0.333333343f) * h;
+    r = hv_fma_f32(r, q, r);
   }
   return (m * r) * r;
 }
 
 HV_DEV float mixture(float wr, float wg, float wb, const Colour &c) {
-  const float mixed = fused(wr, c.v[0], fused(wg, c.v[1], fused(wb, c.v[2], 0.00379307335f)));
+  const float mixed = hv_fma_f32(wr, c.v[0], hv_fma_f32(wg, c.v[1], hv_fma_f32(wb, c.v[2], 0.00379307335f)));
   return cube_root(most(mixed, 0x1p-30f));
 }
 
@@ -139,7 +120,7 @@ HV_DEV Colour xyb_of(const Colour &c) {
   const float c0 = mixture(0.300000012f, 0.621999979f, 0.0780000016f, c);
   const float c1 = mixture(0.230000004f, 0.691999972f, 0.0780000016f, c);
   const float c2 = mixture(0.243422687f, 0.204767451f, 0.551809847f, c), sum = c0 + c1;
-  return {{fused(7.0f, c0 - c1, 0.42f), fused(0.5f, sum, -0.145954207f), fused(-0.5f, sum, c2) + 0.55f}};
+  return {{hv_fma_f32(7.0f, c0 - c1, 0.42f), hv_fma_f32(0.5f, sum, -0.145954207f), hv_fma_f32(-0.5f, sum, c2) + 0.55f}};
 }
 
 // Writes the sample x, y of a scale of a picture.
@@ -242,9 +223,9 @@ HV_DEV void convert(const HvFrame *__restrict__ frame, uint32_t bits, int chroma
     const float luma = (float)((int32_t)sample - c.black) * c.luma;
     Colour colour = {{luma, luma, luma}};
     if (c.has_chroma) {
-      colour.v[0] = fused(c.red_cr, v[i], luma);
-      colour.v[1] = fused(c.green_cr, v[i], fused(c.green_cb, u[i], luma));
-      colour.v[2] = fused(c.blue_cb, u[i], luma);
+      colour.v[0] = hv_fma_f32(c.red_cr, v[i], luma);
+      colour.v[1] = hv_fma_f32(c.green_cr, v[i], hv_fma_f32(c.green_cb, u[i], luma));
+      colour.v[2] = hv_fma_f32(c.blue_cb, u[i], luma);
     }
 #pragma unroll
     for (int k = 0; k < 3; k++) colour.v[k] = to_light(colour.v[k], table);
@@ -252,8 +233,8 @@ HV_DEV void convert(const HvFrame *__restrict__ frame, uint32_t bits, int chroma
       const Colour from = colour;
 #pragma unroll
       for (int k = 0; k < 3; k++)
-        colour.v[k] = fused(c.primaries[k][0], from.v[0],
-                                 fused(c.primaries[k][1], from.v[1], c.primaries[k][2] * from.v[2]));
+        colour.v[k] = hv_fma_f32(c.primaries[k][0], from.v[0],
+                                 hv_fma_f32(c.primaries[k][1], from.v[1], c.primaries[k][2] * from.v[2]));
     }
 #pragma unroll
     for (int k = 0; k < 3; k++) light0[k][(row + i) * SS2_BLOCK + column] = colour.v[k];
@@ -289,7 +270,7 @@ HV_DEV void blur(const float v[SS2_RUN + 2 * SS2_REACH], float to[SS2_RUN]) {
   for (int i = 0; i < SS2_RUN; i++) {
     float sum = TAPS[0] * v[SS2_REACH + i];
 #pragma unroll
-    for (int k = 1; k <= SS2_REACH; k++) sum = fused(TAPS[k], v[SS2_REACH + i - k] + v[SS2_REACH + i + k], sum);
+    for (int k = 1; k <= SS2_REACH; k++) sum = hv_fma_f32(TAPS[k], v[SS2_REACH + i - k] + v[SS2_REACH + i + k], sum);
     to[i] = sum;
   }
 }
@@ -329,7 +310,7 @@ HV_DEV void blur_rows(const float *x, const float *y, uint32_t pitch, Blurred to
     blur_to(a, &to[0][row][column]);
     blur_to(b, &to[1][row][column]);
 #pragma unroll
-    for (int k = 0; k < N; k++) both[k] = fused(a[k], a[k], b[k] * b[k]);
+    for (int k = 0; k < N; k++) both[k] = hv_fma_f32(a[k], a[k], b[k] * b[k]);
     blur_to(both, &to[2][row][column]);
 #pragma unroll
     for (int k = 0; k < N; k++) both[k] = (a[k] - b[k]) * (a[k] - b[k]);
@@ -343,9 +324,9 @@ struct Run {
 
   HV_MEMBER void add(float x, float y, float m1, float m2, float squares, float error, bool inside) {
     const float g = m1 - m2, u = g * g, v = most(error - u, 0.0f);
-    const float denominator = fused(-m2, m2, fused(-m1, m1, squares)) + 0.0009f;
-    const float d = most(fused(1.0f - u, quotient(v, denominator), u), 0.0f);
-    const float a = magnitude(y - m2), b = magnitude(x - m1), e = quotient(a - b, 1.0f + b);
+    const float denominator = hv_fma_f32(-m2, m2, hv_fma_f32(-m1, m1, squares)) + 0.0009f;
+    const float d = most(hv_fma_f32(1.0f - u, hv_quotient_f32(v, denominator), u), 0.0f);
+    const float a = magnitude(y - m2), b = magnitude(x - m1), e = hv_quotient_f32(a - b, 1.0f + b);
     const float values[3] = {d, most(e, 0.0f), most(-e, 0.0f)};
 #pragma unroll
     for (int i = 0; i < 3; i++) {
@@ -397,7 +378,7 @@ HV_DEV void compare(const float *__restrict__ pictures, const Ssimulacra2Layout 
 #pragma unroll
   for (int i = 0; i < 3; i++) {
     uint32_t *to = totals + 4 * i * PITCH + t;
-    to[0] = (uint32_t)fused(run.plain[i], 0x1p27f, 0.5f);
+    to[0] = (uint32_t)hv_fma_f32(run.plain[i], 0x1p27f, 0.5f);
     float rest = run.fourth[i] * 0x1p22f;
 #pragma unroll
     for (int k = 1; k < 4; k++) {

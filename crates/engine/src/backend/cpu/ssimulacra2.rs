@@ -13,6 +13,7 @@ use crate::backend::BackendError;
 use crate::backend::cpu::plane::{Plane, PlaneGroup, Row, Sample};
 use crate::frame::Geometry;
 use crate::metrics;
+use crate::metrics::cvvdp::float::{larger, smaller};
 use crate::metrics::ssimulacra2::{
     BIAS, C2, ChromaConversion, Conversion, LEAST_MIXTURE, MIXTURES, MOST_SIGNAL, MapSums, PairSums, REACH,
     RUN, STEPS, Sampling, ScaleSums, Ssimulacra2Work, TAPS, Y_OFFSET, scales,
@@ -160,9 +161,7 @@ fn weigh<T: Sample>(rows: [Row<'_, T>; 4], taps: [i32; 4], columns: Range<usize>
 fn to_light(values: &mut [f32], table: &[[f32; 2]]) {
     let Some(table) = table.first_chunk::<{ 2 * STEPS }>() else { return };
     for value in values {
-        let signal = if *value > 0.0 { *value } else { 0.0 };
-        let signal = if signal < MOST_SIGNAL { signal } else { MOST_SIGNAL };
-        let place = signal * STEPS as f32;
+        let place = smaller(larger(*value, 0.0), MOST_SIGNAL) * STEPS as f32;
         let step = place as i32;
         let [light, distance] = table[step as usize % (2 * STEPS)];
         *value = (place - step as f32).mul_add(distance, light);
@@ -574,12 +573,12 @@ fn maps(reference: &[f32; WIDE], distorted: &[f32; WIDE], planes: &[[f32; STRIP]
         let (x, y, m1, m2) = (reference[i + REACH], distorted[i + REACH], mean1[i], mean2[i]);
         let g = m1 - m2;
         let u = g * g;
-        let v = above_zero(error[i] - u);
+        let v = larger(error[i] - u, 0.0);
         let denominator = (-m2).mul_add(m2, (-m1).mul_add(m1, squares[i])) + C2;
-        let d = above_zero((1.0 - u).mul_add(v / denominator, u));
+        let d = larger((1.0 - u).mul_add(v / denominator, u), 0.0);
         let (a, b) = ((y - m2).abs(), (x - m1).abs());
         let e = (a - b) / (1.0 + b);
-        let (artefact, lost) = (above_zero(e), above_zero(-e));
+        let (artefact, lost) = (larger(e, 0.0), larger(-e, 0.0));
         d1[i] += d;
         a1[i] += artefact;
         l1[i] += lost;
@@ -588,11 +587,6 @@ fn maps(reference: &[f32; WIDE], distorted: &[f32; WIDE], planes: &[[f32; STRIP]
         a4[i] += artefact * artefact;
         l4[i] += lost * lost;
     }
-}
-
-#[inline(always)]
-fn above_zero(value: f32) -> f32 {
-    if value > 0.0 { value } else { 0.0 }
 }
 
 impl Sums {
