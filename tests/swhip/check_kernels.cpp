@@ -144,6 +144,13 @@ void run_psnr(Run &run, const Frame<T> &frame) {
 }
 
 template <class T>
+void run_damage(Run &run, const Frame<T> &frame) {
+  const unsigned columns = tiles(WIDTH, DAMAGE_CELL), rows = tiles(HEIGHT, DAMAGE_CELL);
+  const Shape shape{tiles((int)columns, DAMAGE_CELLS), rows, DAMAGE_THREADS};
+  run.sums(kernel_name<T>("damage"), shape, 2 * columns * rows, frame.data(), frame.bits, WIDTH, HEIGHT);
+}
+
+template <class T>
 void run_xpsnr(Run &run, const Frame<T> &frame) {
   const int width = frame.width(1), height = frame.height(1);
   // Blocks whose chroma begins at the first, and at the third of four samples.
@@ -487,15 +494,6 @@ void run_vif(Run &run, const Frame<T> &frame, unsigned tiles_of_block, uint32_t 
       run.sums(kernel_name<T>("vif0") + suffix, shape, sums, frame.data(), args, next, log2_steps.data());
     else run.sums("vif" + std::to_string(scale) + suffix, shape, sums, in, args, next, log2_steps.data());
     in = next;
-    if (scale > 0 || pictures > 1) continue;
-    const int w = WIDTH / 2, h = HEIGHT / 2;
-    const unsigned columns = tiles(w, DAMAGE_STEP), rows = tiles(h, DAMAGE_STEP);
-    const Shape cells{tiles((int)columns, DAMAGE_THREADS), rows, DAMAGE_THREADS};
-    const Array<uint64_t> windows(2 * columns * rows);
-    run.one("damage", cells, in, w, h, windows.data());
-    printf("damage");
-    for (const uint64_t window : windows.read()) printf(" %llu", (unsigned long long)window);
-    printf("\n");
   }
 }
 
@@ -695,6 +693,7 @@ void run_all(Run &run) {
   const Frame<T> frame;
   run_motion(run, frame);
   run_psnr(run, frame);
+  run_damage(run, frame);
   run_xpsnr(run, frame);
   run_speed_small(run, frame);
   run_ssim(run, frame);

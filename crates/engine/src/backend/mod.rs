@@ -26,12 +26,6 @@ pub enum BackendError {
     /// Frames for which a metric is not defined.
     #[error(transparent)]
     Misfit(#[from] Misfit),
-    /// The work lacks a metric that another metric builds on. Plans always include it.
-    #[error("the work for {metric} needs that of another metric, which is not there")]
-    Incomplete {
-        /// The metric that cannot be computed.
-        metric: &'static str,
-    },
     /// Pictures of another size than prepared.
     #[error("a frame differs in size or sample type from the prepared ones")]
     Unlike,
@@ -124,17 +118,6 @@ impl<'a> Group<'a> {
     pub fn pair(reference: Picture<'a>, distorted: Picture<'a>) -> Self {
         Self { reference, distorted: vec![(0, distorted)], history_only: false }
     }
-}
-
-/// The relation of a metric to the pictures at half their size.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Halves {
-    /// The metric neither makes nor reads them.
-    Ignored,
-    /// The metric makes them during its work.
-    Made,
-    /// The metric reads those that another metric has made, and runs after it.
-    Needed,
 }
 
 /// Computes the sums of groups of frames. Groups are submitted and fetched in stream order. Work that depends on the

@@ -1,23 +1,21 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! Local damage: VIF's formula applied to small parts of the pictures at VIF's scale 1.
+//! Local damage: VIF's formula applied to small parts of the luma pictures.
 //!
-//! For each cell of [`CELL`] x [`CELL`] luma samples, a backend computes the variances and the covariance of a window
-//! around it. The window is wider than the cell, so that each edge of a coding block lies inside a window.
+//! For each cell of [`CELL`] x [`CELL`] samples, a backend computes the variances and the covariance of a window around
+//! it. The window is wider than the cell, so that each edge of a coding block lies inside a window.
 
 use std::ops::Range;
 
 use super::metric::Metric;
-use super::vif::{NOISE, Vif, VifOptions, VifWork};
+use super::vif::NOISE;
 use super::work::Work;
 use crate::frame::Geometry;
 
 /// Width and height of a cell in luma samples.
-pub const CELL: usize = 2 * STEP;
-/// Width and height of a cell in samples at scale 1.
-pub const STEP: usize = 8;
-/// Samples at scale 1 that a window extends beyond its cell on each side.
-pub const MARGIN: usize = 4;
+pub const CELL: usize = 16;
+/// Samples that a window extends beyond its cell on each side.
+pub const MARGIN: usize = 8;
 
 /// Bits per sample that are added to the information of a window, so that a small loss in an almost flat window stays
 /// small.
@@ -25,12 +23,12 @@ const LITTLE: f64 = 2.0;
 
 /// Returns the number of columns and rows of cells.
 pub fn cells(geometry: Geometry) -> (usize, usize) {
-    ((geometry.width / 2).div_ceil(STEP), (geometry.height / 2).div_ceil(STEP))
+    (geometry.width.div_ceil(CELL), geometry.height.div_ceil(CELL))
 }
 
-/// Returns the columns or rows, of `length` at scale 1, in the window of a cell.
+/// Returns the columns or rows, of `length`, in the window of a cell.
 pub fn window(cell: usize, length: usize) -> Range<usize> {
-    (cell * STEP).saturating_sub(MARGIN)..length.min((cell + 1) * STEP + MARGIN)
+    (cell * CELL).saturating_sub(MARGIN)..length.min((cell + 1) * CELL + MARGIN)
 }
 
 /// Statistics of the two pictures in one window, in 1/65536 of a squared 8-bit step, rounded towards zero.
@@ -48,11 +46,13 @@ pub struct Window {
 pub type DamageSums = Vec<Window>;
 
 impl Window {
-    /// Computes the statistics from `n` pairs of samples (at least 1): the sums of each, of their squares and of their
-    /// products.
-    pub fn new(n: u64, [r, d]: [u64; 2], [rr, dd, rd]: [u64; 3]) -> Self {
-        let variance = |squares: u64, sum: u64| ((n * squares - sum * sum) / (n * n)) as u32;
-        let covariance = ((n * rd) as i64 - (r * d) as i64) / (n * n) as i64;
+    /// Computes the statistics from 1 to 1024 pairs of samples with this many bits: the sums of each, of their squares
+    /// and of their products.
+    pub fn new(bits: u32, n: u64, [r, d]: [u64; 2], [rr, dd, rd]: [u64; 3]) -> Self {
+        // At most 2^52, whatever the depth.
+        let unit = 1u64 << (32 - 2 * bits);
+        let variance = |squares: u64, sum: u64| ((n * squares - sum * sum) * unit / (n * n)) as u32;
+        let covariance = ((n * rd) as i64 - (r * d) as i64) * unit as i64 / (n * n) as i64;
         Self { reference: variance(rr, r), distorted: variance(dd, d), covariance: covariance as i32 }
     }
 
@@ -69,7 +69,7 @@ impl Window {
     }
 }
 
-/// The damage map. It has no extractor: callers add its work, and the work of VIF, whose half-size pictures it reads.
+/// The damage map. It has no extractor: callers add its work.
 pub struct Damage;
 
 /// The pixel work; it has no parameters.
@@ -85,8 +85,6 @@ impl Metric for Damage {
 impl Damage {
     /// Adds the map to the work of others.
     pub fn plan(work: &mut Work) {
-        let alone = VifWork { gain_limits: vec![VifOptions::default().enhn_gain_limit], scale0: false };
-        work.extend::<Vif, _>(alone, |_| ());
         work.set::<Self>(DamageWork);
     }
 }

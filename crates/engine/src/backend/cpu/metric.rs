@@ -4,8 +4,8 @@
 //! sums of one group after another. Work that depends on the reference alone is done once for all distorted pictures.
 
 use super::simd::Level;
-use crate::backend::cpu::plane::{AnyPlane, Plane, PlaneGroup, PlanePair};
-use crate::backend::{BackendError, Halves};
+use crate::backend::BackendError;
+use crate::backend::cpu::plane::{AnyPlane, PlaneGroup, PlanePair};
 use crate::frame::{BitDepth, Geometry};
 use crate::metrics::{self, FrameSums, Work};
 
@@ -34,8 +34,6 @@ pub struct Pictures<'a> {
     pub renditions: &'a [usize],
     /// Number of groups before this one in its run.
     pub run: usize,
-    /// The pictures at half their size, the reference first; empty for metrics that do not need them.
-    pub halves: Vec<Plane<'a, u16>>,
 }
 
 impl Pictures<'_> {
@@ -59,7 +57,6 @@ pub trait Metric: Sized + Send + 'static {
     type Of: metrics::Metric;
     /// True if later pairs need its sums of pairs that are not scored.
     const HISTORY: bool = false;
-    const HALVES: Halves = Halves::Ignored;
 
     fn prepare(work: &WorkOf<Self>, setup: &Setup) -> Result<Self, BackendError>;
 
@@ -70,20 +67,13 @@ pub trait Metric: Sized + Send + 'static {
     /// Computes the sums of each distorted picture on the threads of the current pool; `None` if the pictures differ
     /// from the prepared ones.
     fn compute(&mut self, pictures: &Pictures<'_>) -> Option<Vec<SumsOf<Self>>>;
-
-    /// Returns the first pictures of the last group at half their size, if the metric makes them.
-    fn halves(&self, _pictures: usize) -> Vec<Plane<'_, u16>> {
-        vec![]
-    }
 }
 
 /// A metric with the sums of the last group, without its type.
 pub trait DynMetric: Send {
     fn has_history(&self) -> bool;
-    fn halves_are(&self) -> Halves;
     fn remember(&mut self, pictures: &Pictures<'_>);
     fn compute(&mut self, pictures: &Pictures<'_>);
-    fn halves(&self, pictures: usize) -> Vec<Plane<'_, u16>>;
     /// Moves the sums of the last group to `out`; `None` if there are none.
     fn take(&mut self, out: &mut [FrameSums]) -> Option<()>;
 }
@@ -98,20 +88,12 @@ impl<M: Metric> DynMetric for WithSums<M> {
         M::HISTORY
     }
 
-    fn halves_are(&self) -> Halves {
-        M::HALVES
-    }
-
     fn remember(&mut self, pictures: &Pictures<'_>) {
         self.metric.remember(pictures);
     }
 
     fn compute(&mut self, pictures: &Pictures<'_>) {
         self.sums = self.metric.compute(pictures);
-    }
-
-    fn halves(&self, pictures: usize) -> Vec<Plane<'_, u16>> {
-        self.metric.halves(pictures)
     }
 
     fn take(&mut self, out: &mut [FrameSums]) -> Option<()> {
@@ -127,7 +109,6 @@ type Prepare = fn(&Work, &Setup) -> Result<Option<Box<dyn DynMetric>>, BackendEr
 /// An entry of this backend's list of metrics.
 #[derive(Clone, Copy)]
 pub struct Registration {
-    pub name: &'static str,
     pub prepare: Prepare,
 }
 
@@ -138,7 +119,7 @@ impl Registration {
             let metric = |metric| Box::new(WithSums::<M> { metric, sums: None }) as Box<dyn DynMetric>;
             Ok(prepared.map(metric))
         };
-        Self { name: <M::Of as metrics::Metric>::NAME, prepare }
+        Self { prepare }
     }
 }
 

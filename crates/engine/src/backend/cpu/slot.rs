@@ -11,8 +11,8 @@ use super::luma::Luma;
 use super::metric::{DynMetric, Pictures, Setup, group};
 use super::scale::{Scaled, Scaler};
 use super::simd::Level;
+use crate::backend::BackendError;
 use crate::backend::cpu::plane::{Frame, PlanePair};
-use crate::backend::{BackendError, Halves};
 use crate::frame::{Geometry, Picture};
 use crate::metrics::{FrameSums, Work};
 use crate::scale::Scaling;
@@ -66,29 +66,21 @@ pub struct BorrowedGroup<'a> {
 
 /// Working memory, and the metrics with theirs. Each group overwrites the data of the one before.
 pub struct Slot {
-    /// Chains of metrics that run one after the other. A metric that needs the results of another follows it; all
-    /// others are alone.
-    chains: Vec<Vec<Box<dyn DynMetric>>>,
+    metrics: Vec<Box<dyn DynMetric>>,
     for_reference: [Unpacked; 3],
     for_distorted: Vec<(Importer, Scaled)>,
 }
 
 impl Slot {
     pub fn new(work: &Work, setup: &Setup) -> Result<Self, BackendError> {
-        let mut chains: Vec<Vec<Box<dyn DynMetric>>> = vec![];
-        for registration in &METRICS {
-            let Some(metric) = (registration.prepare)(work, setup)? else { continue };
-            match metric.halves_are() {
-                Halves::Needed => {
-                    let made = |chain: &&mut Vec<Box<dyn DynMetric>>| chain[0].halves_are() == Halves::Made;
-                    let chain = chains.iter_mut().find(made);
-                    chain.ok_or(BackendError::Incomplete { metric: registration.name })?.push(metric);
-                }
-                Halves::Ignored | Halves::Made => chains.push(vec![metric]),
-            }
-        }
+        let metrics =
+            METRICS.iter().filter_map(|registration| (registration.prepare)(work, setup).transpose());
         let for_distorted = (0..setup.renditions).map(|_| Default::default()).collect();
-        Ok(Self { chains, for_reference: Default::default(), for_distorted })
+        Ok(Self {
+            metrics: metrics.collect::<Result<_, _>>()?,
+            for_reference: Default::default(),
+            for_distorted,
+        })
     }
 
     /// Computes the sums of each distorted picture, or those of the reference compared with itself if there is none.
@@ -98,7 +90,7 @@ impl Slot {
         plan: &SlotConfig,
         given: &BorrowedGroup<'_>,
     ) -> Result<Vec<FrameSums>, BackendError> {
-        let Self { chains, for_reference, for_distorted } = self;
+        let Self { metrics, for_reference, for_distorted } = self;
         let SlotConfig { level, geometry: Geometry { depth, .. }, chroma, .. } = *plan;
         let unreadable = || BackendError::Picture("cpu");
         let frame = |((rendition, picture), room): (&(usize, &_), _)| -> Result<Frame<'_>, BackendError> {
@@ -152,25 +144,16 @@ impl Slot {
             earlier: earlier.collect::<Result<_, _>>()?,
             renditions: &renditions,
             run: given.run,
-            halves: vec![],
         };
         let wanted = |metric: &dyn DynMetric| !given.history_only || metric.has_history();
-        chains.par_iter_mut().with_max_len(1).for_each(|chain| {
-            chain.iter_mut().for_each(|metric| metric.remember(&pictures));
-            if !wanted(&*chain[0]) {
-                return;
-            }
-            let Some((first, others)) = chain.split_first_mut() else { return };
-            first.compute(&pictures);
-            if !others.is_empty() {
-                let halves = first.halves(1 + pictures.distorted());
-                let pictures = Pictures { halves, ..pictures.clone() };
-                others.iter_mut().for_each(|metric| metric.compute(&pictures));
+        metrics.par_iter_mut().with_max_len(1).for_each(|metric| {
+            metric.remember(&pictures);
+            if wanted(&**metric) {
+                metric.compute(&pictures);
             }
         });
         let mut sums = vec![FrameSums::default(); frames.len()];
-        let metrics = chains.iter_mut().filter(|chain| wanted(&*chain[0])).flatten();
-        for metric in metrics {
+        for metric in metrics.iter_mut().filter(|metric| wanted(&***metric)) {
             metric.take(&mut sums).ok_or(BackendError::Unlike)?;
         }
         Ok(sums)

@@ -4,48 +4,50 @@
 
 use gpu::{Error, Kernel, Stream, arguments};
 
-use super::metric::{HalfPictures, Metric, Pairs, Setup};
-use crate::backend::{BackendError, Halves};
+use super::metric::{Addresses, Metric, Pairs, Setup};
+use crate::backend::BackendError;
+use crate::frame::Geometry;
 use crate::metrics;
 use crate::metrics::damage::{DamageSums, DamageWork, Window, cells};
 
+const THREADS: u32 = 256;
 /// Cells of a row per block.
-const THREADS: u32 = 64;
+const CELLS: u32 = 8;
 /// Sums per cell.
 const SUMS: usize = 2;
 
 /// The damage map.
 pub struct Damage {
     kernel: Kernel,
-    grid: (u32, u32),
-    cells: usize,
+    geometry: Geometry,
 }
 
 impl Metric for Damage {
     type Of = metrics::damage::Damage;
-    const HALVES: Halves = Halves::Needed;
 
     fn modules(_work: &DamageWork, _setup: &Setup<'_>) -> Vec<&'static str> {
         vec!["damage"]
     }
 
     fn prepare(_work: &DamageWork, setup: &Setup<'_>) -> Result<Self, BackendError> {
-        let (columns, rows) = cells(setup.geometry);
-        let kernel = Kernel::new(setup.device, "damage", "damage", THREADS)?;
-        Ok(Self { kernel, grid: ((columns as u32).div_ceil(THREADS), rows as u32), cells: columns * rows })
+        let name = setup.by_sample("damage_u8", "damage_u16");
+        Ok(Self { kernel: Kernel::new(setup.device, "damage", name, THREADS)?, geometry: setup.geometry })
     }
 
     fn sums(&self) -> usize {
-        self.cells * SUMS
+        let (columns, rows) = cells(self.geometry);
+        columns * rows * SUMS
     }
 
     fn launch(&self, stream: &Stream, pairs: Pairs) -> Result<(), Error> {
-        let Some(HalfPictures { planes, width, height, size }) = pairs.halves else { return Ok(()) };
-        let (width, height) = (width as i32, height as i32);
-        for pair in 0..pairs.count {
-            let (planes, sums) = (planes.at(pair, size), pairs.pair(pair).sums);
-            // SAFETY: the parameters of damage.
-            unsafe { self.kernel.launch(stream, self.grid, arguments![planes, width, height, sums])? };
+        let Geometry { width, height, depth, .. } = self.geometry;
+        let (columns, rows) = cells(self.geometry);
+        let grid = ((columns as u32).div_ceil(CELLS), rows as u32);
+        let (width, height, bits) = (width as i32, height as i32, depth.bits());
+        for i in 0..pairs.count {
+            let Addresses { frame, sums, .. } = pairs.pair(i);
+            // SAFETY: the parameters of damage_u8 and damage_u16.
+            unsafe { self.kernel.launch(stream, grid, arguments![frame, bits, width, height, sums])? };
         }
         Ok(())
     }

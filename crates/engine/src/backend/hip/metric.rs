@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use gpu::{Device, Error, Stream};
 
-use super::frame::{HvFrame, HvPlane, HvPlanes};
-use crate::backend::{BackendError, Halves};
+use super::frame::{HvFrame, HvPlane};
+use crate::backend::BackendError;
 use crate::frame::Geometry;
 use crate::metrics::{self, FrameSums, Work};
 
@@ -75,16 +75,6 @@ pub struct Addresses {
     pub sums: u64,
 }
 
-/// Pictures at half their size: the reference, followed by the distorted ones.
-#[derive(Clone, Copy)]
-pub struct HalfPictures {
-    pub planes: HvPlanes,
-    pub width: usize,
-    pub height: usize,
-    /// Bytes from one distorted picture to the next.
-    pub size: usize,
-}
-
 /// The pairs of a reference picture with one or more distorted ones.
 #[derive(Clone, Copy)]
 pub struct Pairs {
@@ -93,8 +83,6 @@ pub struct Pairs {
     pub count: usize,
     /// Bytes from the sums of a pair to those of the next.
     pub pitch: u64,
-    /// The pictures at half their size, for metrics that need them.
-    pub halves: Option<HalfPictures>,
 }
 
 impl Pairs {
@@ -117,7 +105,6 @@ pub trait Metric: Sized + Send + Sync + 'static {
     type Of: metrics::Metric;
     /// True if later pairs need its sums of pairs that are not scored.
     const HISTORY: bool = false;
-    const HALVES: Halves = Halves::Ignored;
     /// True if reading the sums takes too long for the thread that fetches them ([`completion`](super::completion)).
     const LONG_READ: bool = false;
     /// True if its kernels nearly fill the GPU, so that beside other such kernels of the group they only take turns.
@@ -151,11 +138,6 @@ pub trait Metric: Sized + Send + Sync + 'static {
     /// Puts the work for the pairs of a group into a stream.
     fn launch(&self, stream: &Stream, pairs: Pairs) -> Result<(), Error>;
 
-    /// Returns the pictures at half their size, if the metric makes them.
-    fn halves(&self, _pairs: Pairs) -> Option<HalfPictures> {
-        None
-    }
-
     /// Reads the sums of each pair of a group that had `run` groups before it in its run.
     fn read(&self, sums: &[&[u64]], run: usize) -> Vec<SumsOf<Self>>;
 }
@@ -165,7 +147,6 @@ pub trait DynMetric: Send + Sync {
     fn has_history(&self) -> bool;
     fn reads_long(&self) -> bool;
     fn is_wide(&self) -> bool;
-    fn halves_are(&self) -> Halves;
     fn scratch(&self) -> usize;
     fn sums(&self) -> usize;
     fn remember(
@@ -175,7 +156,6 @@ pub trait DynMetric: Send + Sync {
         pictures: &[(usize, [HvPlane; 3])],
     ) -> Result<(), Error>;
     fn launch(&self, stream: &Stream, pairs: Pairs) -> Result<(), Error>;
-    fn halves(&self, pairs: Pairs) -> Option<HalfPictures>;
     fn read(&self, sums: &[&[u64]], run: usize, out: &mut [FrameSums]);
 }
 
@@ -190,10 +170,6 @@ impl<M: Metric> DynMetric for M {
 
     fn is_wide(&self) -> bool {
         M::WIDE
-    }
-
-    fn halves_are(&self) -> Halves {
-        M::HALVES
     }
 
     fn scratch(&self) -> usize {
@@ -215,10 +191,6 @@ impl<M: Metric> DynMetric for M {
 
     fn launch(&self, stream: &Stream, pairs: Pairs) -> Result<(), Error> {
         Metric::launch(self, stream, pairs)
-    }
-
-    fn halves(&self, pairs: Pairs) -> Option<HalfPictures> {
-        Metric::halves(self, pairs)
     }
 
     fn read(&self, sums: &[&[u64]], run: usize, out: &mut [FrameSums]) {
@@ -251,9 +223,8 @@ impl Registration {
     }
 }
 
-/// Chains of metrics that run one after the other. A metric that needs the results of another follows it; all others
-/// are alone. If groups overlap much, the metrics that fill the GPU are one chain: side by side they would only compete
-/// for registers, shared memory and cache.
+/// Chains of metrics that run one after the other. If groups overlap much, the metrics that fill the GPU are one chain:
+/// side by side they would only compete for registers, shared memory and cache. All others are alone.
 pub type Chains = Vec<Vec<Box<dyn DynMetric>>>;
 
 /// Returns the bytes of the sums of one pair.
@@ -266,17 +237,9 @@ pub fn prepare(setup: &Setup<'_>) -> Result<Chains, BackendError> {
     let mut chains: Chains = vec![];
     for registration in &super::METRICS {
         let Some(metric) = (registration.prepare)(setup)? else { continue };
-        let needed = metric.halves_are() == Halves::Needed;
-        let joins = |before: &dyn DynMetric| {
-            if needed {
-                before.halves_are() == Halves::Made
-            } else {
-                setup.overlap == Overlap::Much && metric.is_wide() && before.is_wide()
-            }
-        };
-        match chains.iter_mut().find(|chain| chain.iter().any(|metric| joins(&**metric))) {
+        let joins = setup.overlap == Overlap::Much && metric.is_wide();
+        match chains.iter_mut().find(|chain| joins && chain.iter().any(|before| before.is_wide())) {
             Some(chain) => chain.push(metric),
-            None if needed => return Err(BackendError::Incomplete { metric: registration.name }),
             None => chains.push(vec![metric]),
         }
     }

@@ -161,13 +161,11 @@ impl InFlightSlot {
         unsafe { self.begin.launch(stream, grid, arguments![given, frame, sums, used, pitch])? };
         let scratch = sums + (self.buffers.len() * room) as u64;
         let first = Addresses { frame, scratch, sums };
-        let mut pairs = Pairs { first, count, pitch: room as u64, halves: None };
+        let mut pairs = Pairs { first, count, pitch: room as u64 };
         branches.iter().try_for_each(|branch| branch.fork_from(stream))?;
         for (i, chain) in chains.iter().enumerate() {
             let on = i.checked_sub(1).and_then(|i| branches.get(i)).map_or(stream, |branch| &branch.stream);
-            pairs.halves = None;
             for metric in chain {
-                pairs.halves = pairs.halves.or_else(|| metric.halves(pairs));
                 if !history_only || metric.has_history() {
                     metric.launch(on, pairs)?;
                 }

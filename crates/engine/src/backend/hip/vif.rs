@@ -5,9 +5,9 @@
 use gpu::{DeviceBuffer, Error, Kernel, Stream, arguments};
 
 use super::frame::HvPlanes;
-use super::metric::{Addresses, HalfPictures, Metric, Overlap, Pairs, Setup, is_large};
+use super::metric::{Addresses, Metric, Overlap, Pairs, Setup, is_large};
 use super::shared::{bytes_of, shared};
-use crate::backend::{BackendError, Halves};
+use crate::backend::BackendError;
 use crate::frame::Geometry;
 use crate::metrics;
 use crate::metrics::vif::{LOG2_STEPS, VifScaleSums, VifSums, VifWork};
@@ -135,7 +135,6 @@ impl Vif {
 
 impl Metric for Vif {
     type Of = metrics::vif::Vif;
-    const HALVES: Halves = Halves::Made;
     const WIDE: bool = true;
 
     fn modules(_work: &VifWork, setup: &Setup<'_>) -> Vec<&'static str> {
@@ -207,13 +206,6 @@ impl Metric for Vif {
             }
         }
         Ok(())
-    }
-
-    /// Returns the planes of scale 1.
-    fn halves(&self, pairs: Pairs) -> Option<HalfPictures> {
-        let half = &self.scales[1];
-        let planes = HvPlanes::take(&mut { pairs.first.scratch }, half.size(), half.stride(), pairs.count);
-        Some(HalfPictures { planes, width: half.width, height: half.height, size: half.size() })
     }
 
     fn read(&self, sums: &[&[u64]], _run: usize) -> Vec<VifSums> {

@@ -257,7 +257,6 @@ fn take(
             earlier: vec![],
             renditions: &renditions,
             run,
-            halves: vec![],
         };
         metric.remember(&pictures);
         metric.compute(&pictures).unwrap()

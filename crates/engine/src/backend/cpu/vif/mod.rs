@@ -17,8 +17,8 @@ use super::filter::{BLOCK, FILTERS, Line, PAD, extend, mirror, row_stride};
 use super::log2::Log2;
 use super::metric::{Metric, Pictures, Setup, typed};
 use super::simd::{Level, dispatch};
+use crate::backend::BackendError;
 use crate::backend::cpu::plane::{Plane, Sample};
-use crate::backend::{BackendError, Halves};
 use crate::frame::{BitDepth, Geometry};
 use crate::metrics;
 use crate::metrics::vif::{MIN_SIZE, VifScaleSums, VifSums, VifWork};
@@ -157,7 +157,6 @@ impl Vif {
 
 impl Metric for Vif {
     type Of = metrics::vif::Vif;
-    const HALVES: Halves = Halves::Made;
 
     fn prepare(work: &VifWork, setup: &Setup) -> Result<Self, BackendError> {
         let Geometry { width, height, depth, .. } = setup.geometry;
@@ -169,10 +168,6 @@ impl Metric for Vif {
         typed!(PlaneGroup: &pictures.luma, |r, d| {
             Vif::compute(self, pictures.level, pictures.bands, *r, d)
         })
-    }
-
-    fn halves(&self, pictures: usize) -> Vec<Plane<'_, u16>> {
-        self.pyramid[0].planes(pictures)
     }
 }
 
