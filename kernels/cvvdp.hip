@@ -2,7 +2,7 @@
 //
 // ColorVideoVDP: pictures of opponent colours, their temporal filters, pyramids, and the visible differences of bands.
 // Operations and their order are those of `crates/engine/src/backend/cpu/cvvdp.rs`: products and sums are fused only
-// where `fma` stands.
+// where `hv_fma_f32` stands.
 #include "frame.h"
 
 #define CVVDP_THREADS 256
@@ -28,6 +28,8 @@
 #endif
 #define CVVDP_LANES 64
 #define CVVDP_TAPS 61
+// Width and height of a cell of the heat map in samples of the picture.
+#define CVVDP_CELL 16
 
 // The conversion of samples. Of pairs of numbers, the first is for luma.
 struct CvvdpFront {
@@ -66,8 +68,10 @@ struct CvvdpMasking {
   float powers[4], cross[16], offsets[4];
   float small_gain, power, zero, top, epsilon, two_epsilons;
   float nodes[2];
+  float strength[4], base_strength[4];  // weights of the channels in the heat map
+  float no_strength;                    // the norm of no differences
 };
-HV_SIZE(CvvdpMasking, 232);
+HV_SIZE(CvvdpMasking, 268);
 HV_OFFSET(CvvdpMasking, horizontal, 0);
 HV_OFFSET(CvvdpMasking, vertical, 52);
 HV_OFFSET(CvvdpMasking, powers, 104);
@@ -80,6 +84,9 @@ HV_OFFSET(CvvdpMasking, top, 212);
 HV_OFFSET(CvvdpMasking, epsilon, 216);
 HV_OFFSET(CvvdpMasking, two_epsilons, 220);
 HV_OFFSET(CvvdpMasking, nodes, 224);
+HV_OFFSET(CvvdpMasking, strength, 232);
+HV_OFFSET(CvvdpMasking, base_strength, 248);
+HV_OFFSET(CvvdpMasking, no_strength, 264);
 
 // A level of the pyramid. Planes of a pair: channels of the reference, then of the distorted picture. Their places count
 // floats from the beginning of the pair's memory.
@@ -91,7 +98,7 @@ struct CvvdpLevel {
   uint32_t pitch;          // floats of a plane, a multiple of 4
   uint32_t contrasts;      // number of the first block of cvvdp_contrast
   uint32_t tiles;          // number of the first block of cvvdp_mask
-  uint32_t unused;
+  uint32_t heat;           // place of the cells of the heat map among the sums of a pair; 0 if there are none
 };
 HV_SIZE(CvvdpLevel, 48);
 HV_OFFSET(CvvdpLevel, scale, 0);
@@ -102,7 +109,7 @@ HV_OFFSET(CvvdpLevel, height, 28);
 HV_OFFSET(CvvdpLevel, pitch, 32);
 HV_OFFSET(CvvdpLevel, contrasts, 36);
 HV_OFFSET(CvvdpLevel, tiles, 40);
-HV_OFFSET(CvvdpLevel, unused, 44);
+HV_OFFSET(CvvdpLevel, heat, 44);
 
 // Y, Cb and Cr of a picture.
 struct CvvdpPicture {
@@ -111,13 +118,6 @@ struct CvvdpPicture {
 
 namespace cvvdp {
 
-HV_DEV float fma(float a, float b, float c) {
-#if defined(HV_NV) && !defined(HV_BARE)
-  return __fmaf_rn(a, b, c);
-#else
-  return __builtin_fmaf(a, b, c);
-#endif
-}
 HV_DEV float absolute(float x) { return __builtin_fabsf(x); }
 // The smaller and the larger one of numbers: one instruction on NVIDIA.
 HV_DEV float smaller(float a, float b) {
@@ -134,31 +134,6 @@ HV_DEV float larger(float a, float b) {
   return hv_max(a, b);
 #endif
 }
-HV_DEV double fma(double a, double b, double c) {
-#if defined(HV_NV) && !defined(HV_BARE)
-  return __fma_rn(a, b, c);
-#else
-  return __builtin_fma(a, b, c);
-#endif
-}
-// 1 / b and a / b, rounded as IEEE 754 has it, for numbers from 2^-100 to 2^120, and for a of 0. Quotients below 2^-100
-// may differ. On NVIDIA these are the compiler's operations without its branches for other numbers.
-HV_DEV float inverse_of(float b) {
-#if defined(HV_NV)
-  const float r = hv_rcp_f32(b);
-  return fma(r, fma(-b, r, 1.0f), r);
-#else
-  return 1.0f / b;
-#endif
-}
-HV_DEV float quotient(float a, float b) {
-#if defined(HV_NV)
-  const float r = inverse_of(b), q = a * r;
-  return fma(r, fma(-b, q, a), q);
-#else
-  return a / b;
-#endif
-}
 HV_DEV uint32_t bits_of(float x) { return __builtin_bit_cast(uint32_t, x); }
 HV_DEV float float_of(uint32_t x) { return __builtin_bit_cast(float, x); }
 
@@ -168,14 +143,14 @@ HV_DEV float log2_of(float x) {
   const int32_t e = (int32_t)(bits - 0x3f3504f3u) >> 23;
   const float t = float_of(bits - ((uint32_t)e << 23)) - 1.0f;
   float p = -0.14574447f;
-  p = fma(p, t, 0.23689038f);
-  p = fma(p, t, -0.25006905f);
-  p = fma(p, t, 0.28670746f);
-  p = fma(p, t, -0.36008722f);
-  p = fma(p, t, 0.48093945f);
-  p = fma(p, t, -0.72135717f);
-  p = fma(p, t, 1.4426948f);
-  return fma(p, t, (float)e);
+  p = hv_fma_f32(p, t, 0.23689038f);
+  p = hv_fma_f32(p, t, -0.25006905f);
+  p = hv_fma_f32(p, t, 0.28670746f);
+  p = hv_fma_f32(p, t, -0.36008722f);
+  p = hv_fma_f32(p, t, 0.48093945f);
+  p = hv_fma_f32(p, t, -0.72135717f);
+  p = hv_fma_f32(p, t, 1.4426948f);
+  return hv_fma_f32(p, t, (float)e);
 }
 
 // 2^y for y from -126 to 126.
@@ -184,11 +159,11 @@ HV_DEV float exp2_within(float y) {
   const float integer = y + to_integer;
   const float f = y - (integer - to_integer);
   float p = 0.0013264727f;
-  p = fma(p, f, 0.009671513f);
-  p = fma(p, f, 0.055507336f);
-  p = fma(p, f, 0.24022242f);
-  p = fma(p, f, 0.693147f);
-  p = fma(p, f, 1.0f);
+  p = hv_fma_f32(p, f, 0.009671513f);
+  p = hv_fma_f32(p, f, 0.055507336f);
+  p = hv_fma_f32(p, f, 0.24022242f);
+  p = hv_fma_f32(p, f, 0.693147f);
+  p = hv_fma_f32(p, f, 1.0f);
   return float_of(bits_of(p) + (bits_of(integer) << 23));
 }
 
@@ -201,20 +176,46 @@ HV_DEV float masking_power(float x, float e) { return exp2_within(smaller(log2_o
 // x^e for x not below 2^-126.
 HV_DEV float power(float x, float e) { return exp2_of(log2_of(x) * e); }
 
+// Adds the difference of a channel to the fourth power of the strength.
+HV_DEV float add_strength(const CvvdpMasking &masking, float sum, float difference, float weight) {
+  const float x = hv_fma_f32(difference, weight, masking.epsilon), square = x * x;
+  return hv_fma_f32(square, square, sum);
+}
+// The strength in units of the sums, from its fourth power.
+HV_DEV uint64_t strength_units(const CvvdpMasking &masking, float sum) {
+  const float strength = hv_sqrt_f32(hv_sqrt_f32(sum)) - masking.no_strength;
+  return (uint32_t)(smaller(strength, 32767.0f) * 65536.0f);
+}
+
+// The cells of the heat map of a level: of 16 x 16 samples of the picture, or of one of the level.
+struct Cells {
+  uint64_t *sums;
+  uint32_t shift, columns;
+
+  HV_MEMBER Cells(uint64_t *sums, uint32_t number, const CvvdpLevel &level)
+      : sums(sums + level.heat), shift(number < 4 ? 4 - number : 0),
+        columns((uint32_t)(level.width + (1 << shift) - 1) >> shift) {}
+  HV_MEMBER void add(int x, int y, uint64_t units) const {
+    hv_atomic_add_u64(sums + ((uint32_t)y >> shift) * columns + ((uint32_t)x >> shift), units);
+  }
+};
+static_assert(CVVDP_CELL == 1 << 4, "as the shift has it");
+
 const float TINY = 0x1p-100f;
 
 template <uint32_t eotf> HV_DEV float linear(const CvvdpFront &front, float v) {
   if (eotf == 0) {
-    const float high = power(fma(v, (float)(1.0 / 1.055), (float)(0.055 / 1.055)), 2.4f);
+    const float high = power(hv_fma_f32(v, (float)(1.0 / 1.055), (float)(0.055 / 1.055)), 2.4f);
     return v > 0.04045f ? high : v * (float)(1.0 / 12.92);
   }
   if (eotf == 1) {
     const float t = power(larger(v, TINY), (float)(1.0 / 78.84375));
-    const float u = larger(t - 0.8359375f, TINY) / fma(-18.6875f, t, 18.8515625f);
+    const float u = larger(t - 0.8359375f, TINY) / hv_fma_f32(-18.6875f, t, 18.8515625f);
     const float light = power(u, (float)(1.0 / 0.1593017578125)) * 10000.0f;
     return smaller(larger(light, 0.005f), front.peak);
   }
-  const float high = fma(exp2_of(fma(v, front.hlg[0], front.hlg[1])), (float)(1.0 / 12.0), front.hlg[2]);
+  const float light = exp2_of(hv_fma_f32(v, front.hlg[0], front.hlg[1]));
+  const float high = hv_fma_f32(light, (float)(1.0 / 12.0), front.hlg[2]);
   return v <= 0.5f ? (v * v) * (float)(1.0 / 3.0) : high;
 }
 
@@ -271,7 +272,7 @@ HV_DEV Two chroma(const CvvdpFront &front, const HvPlane &plane, uint32_t bits, 
 #pragma unroll
   for (int i = 0; i < 2; i++) {
     const int sum = columns.weights[i][0] * sums[0] + columns.weights[i][1] * sums[1 + i];
-    out.v[i] = fma((float)sum, front.scale[1], front.offset[1]);
+    out.v[i] = hv_fma_f32((float)sum, front.scale[1], front.offset[1]);
   }
   return out;
 }
@@ -294,12 +295,12 @@ HV_DEV void convert(const CvvdpPicture &picture, uint32_t bits, const CvvdpFront
   for (int i = 0; i < 2; i++) {
     const int x = hv_min(2 * m + i, width - 1);
     const int code = hv_min(hv_max(sample<T>(picture.planes[0], bits, x, y), front.low[0]), front.high[0]);
-    const float luma = fma((float)code, front.scale[0], front.offset[0]);
-    float r = linear<eotf>(front, unit(fma(front.matrix[0], v.v[i], luma)));
-    float g = linear<eotf>(front, unit(fma(front.matrix[2], v.v[i], fma(front.matrix[1], u.v[i], luma))));
-    float b = linear<eotf>(front, unit(fma(front.matrix[3], u.v[i], luma)));
+    const float luma = hv_fma_f32((float)code, front.scale[0], front.offset[0]);
+    float r = linear<eotf>(front, unit(hv_fma_f32(front.matrix[0], v.v[i], luma)));
+    float g = linear<eotf>(front, unit(hv_fma_f32(front.matrix[2], v.v[i], hv_fma_f32(front.matrix[1], u.v[i], luma))));
+    float b = linear<eotf>(front, unit(hv_fma_f32(front.matrix[3], u.v[i], luma)));
     if (eotf == 2) {
-      const float light = fma(0.0593f, b, fma(0.6780f, g, 0.2627f * r));
+      const float light = hv_fma_f32(0.0593f, b, hv_fma_f32(0.6780f, g, 0.2627f * r));
       const float gain = power(larger(light, TINY), front.gamma);
       r = r * gain;
       g = g * gain;
@@ -308,7 +309,8 @@ HV_DEV void convert(const CvvdpPicture &picture, uint32_t bits, const CvvdpFront
 #pragma unroll
     for (int c = 0; c < CVVDP_COLOURS; c++) {
       const float *weights = front.colours + 3 * c;
-      colours[c].v[i] = fma(weights[0], r, fma(weights[1], g, fma(weights[2], b, front.offsets[c])));
+      colours[c].v[i] =
+          hv_fma_f32(weights[0], r, hv_fma_f32(weights[1], g, hv_fma_f32(weights[2], b, front.offsets[c])));
     }
   }
   out += (uint64_t)y * (uint32_t)width + 2 * (uint32_t)m;
@@ -344,14 +346,14 @@ HV_DEV const float *reference(const HvFrame *frame, uint32_t pair, const float *
 // The sum of five rows in column x, with rows before the first and after the last mirrored.
 HV_DEV float five(float a, float b, float c, float d, float e) {
   float sum = 0.05f * a;
-  sum = fma(0.25f, b, sum);
-  sum = fma(0.4f, c, sum);
-  sum = fma(0.25f, d, sum);
-  return fma(0.05f, e, sum);
+  sum = hv_fma_f32(0.25f, b, sum);
+  sum = hv_fma_f32(0.4f, c, sum);
+  sum = hv_fma_f32(0.25f, d, sum);
+  return hv_fma_f32(0.05f, e, sum);
 }
 
 HV_DEV float between_even(float before, float here, float next) {
-  return fma(0.1f, next, fma(0.8f, here, 0.1f * before));
+  return hv_fma_f32(0.1f, next, hv_fma_f32(0.8f, here, 0.1f * before));
 }
 
 HV_DEV Two two(const float *at) { return __builtin_bit_cast(Two, hv_ldg((const HvU32x2 *)at)); }
@@ -385,9 +387,9 @@ HV_DEV Quad expand(const float *plane, const uint32_t (&places)[3], const Beside
 }
 
 // The sensitivity at a node and the fraction to the next.
-HV_DEV float sensitivity(const Two &node, float fraction) { return exp2_of(fma(fraction, node.v[1], node.v[0])); }
+HV_DEV float sensitivity(const Two &node, float fraction) { return exp2_of(hv_fma_f32(fraction, node.v[1], node.v[0])); }
 HV_DEV float node_of(const CvvdpMasking &masking, float luminance) {
-  const float t = fma(log2_of(luminance), masking.nodes[0], masking.nodes[1]);
+  const float t = hv_fma_f32(log2_of(luminance), masking.nodes[0], masking.nodes[1]);
   return smaller(larger(t, 0.0f), (float)(CVVDP_NODES - 1));
 }
 
@@ -447,7 +449,7 @@ HV_DEV void reduce(const CvvdpLevel &large, const CvvdpLevel &small, const float
                      samples[2 * j + 4][i]);
     }
     float even = turned ? sums[1] : sums[0], odd = turned ? sums[0] : sums[1];
-    if (2 * x == w && (h & 1)) even = fma(5.0f, even, odd);
+    if (2 * x == w && (h & 1)) even = hv_fma_f32(5.0f, even, odd);
     if (2 * x + 1 == w && !(h & 1)) odd = 0;
     const float before[2] = {shuffled(even, lanes.before), shuffled(odd, lanes.before)};
     const float sum = five(before[0], before[1], even, odd, shuffled(even, lanes.after));
@@ -475,7 +477,7 @@ HV_DEV Four blur(const float *taps, const float *row, int x, int width) {
   for (int j = 0; j < 4; j++) {
     float sum = taps[0] * samples[spare + j];
 #pragma unroll
-    for (int k = 1; k < CVVDP_BLUR; k++) sum = fma(taps[k], samples[spare + j + k], sum);
+    for (int k = 1; k < CVVDP_BLUR; k++) sum = hv_fma_f32(taps[k], samples[spare + j + k], sum);
     sums.v[j] = sum;
   }
   return sums;
@@ -519,7 +521,7 @@ HV_DEV void contrasts(const CvvdpLevel &level, const CvvdpLevel &next, const Two
         float luminance[2];
         for (int s = 0; s < 2; s++) {
           luminance[s] = larger(expanded[s].rows[i / 2].v[i % 2], 0.01f);
-          inverse[s][i / 2][i % 2] = inverse_of(luminance[s]);
+          inverse[s][i / 2][i % 2] = hv_inverse_f32(luminance[s]);
         }
         const float t = node_of(masking, luminance[0]);
         node[i / 2][i % 2] = (int)t;
@@ -569,10 +571,11 @@ HV_DEV double strided(double *lanes, double mine) {
   return lanes[0];
 }
 
-// Stores the four sums of the base band of a pair as doubles. `table`: the sensitivity of the base. Of the block's
-// threads, 64 have every 64th sample.
-HV_DEV void base(const float *one, const float *two, const CvvdpLevel &base, const Two *table,
-                 const CvvdpMasking &masking, double *sums) {
+// Stores the four sums of the base band of a pair as doubles, and adds it to the heat map if there is one. `table`: the
+// sensitivity of the base, which is level `number`. `sums`: those of the pair. Of the block's threads, 64 have every 64th
+// sample.
+HV_DEV void base(const float *one, const float *two, uint32_t number, const CvvdpLevel &base, const Two *table,
+                 const CvvdpMasking &masking, uint64_t *sums) {
   __shared__ double lanes[CVVDP_LANES];
   const int n = base.width * base.height, first = threadIdx.x < CVVDP_LANES ? (int)threadIdx.x : n;
   one += base.planes;
@@ -586,18 +589,130 @@ HV_DEV void base(const float *one, const float *two, const CvvdpLevel &base, con
   const float inverse[2] = {1.0f / luminance[0], 1.0f / luminance[1]};
   const float t = node_of(masking, hv_max(luminance[0], 0.01f));
   const int node = (int)t;
-  for (int c = 0; c < CVVDP_CHANNELS; c++) {
+  auto difference_at = [&](int c, int i) {
     const float gain = sensitivity(table[c * CVVDP_NODES + node], t - (float)node);
+    const float r = hv_min(one[(uint64_t)c * base.pitch + (uint32_t)i] * inverse[0], 1000.0f);
+    const float d = hv_min(two[(uint64_t)c * base.pitch + (uint32_t)i] * inverse[1], 1000.0f);
+    return absolute(d - r) * gain;
+  };
+  for (int c = 0; c < CVVDP_CHANNELS; c++) {
     double sum = 0;
     for (int i = first; i < n; i += CVVDP_LANES) {
-      const float r = hv_min(one[(uint64_t)c * base.pitch + (uint32_t)i] * inverse[0], 1000.0f);
-      const float d = hv_min(two[(uint64_t)c * base.pitch + (uint32_t)i] * inverse[1], 1000.0f);
-      const float difference = absolute(d - r) * gain;
+      const float difference = difference_at(c, i);
       sum = sum + (double)(difference * (difference + masking.two_epsilons));
     }
     sum = strided(lanes, sum);
-    if (threadIdx.x == 0) sums[c] = sum;
+    if (threadIdx.x == 0) sums[number * CVVDP_CHANNELS + (uint32_t)c] = __builtin_bit_cast(uint64_t, sum);
   }
+  if (base.heat == 0) return;
+  const Cells cells(sums, number, base);
+  for (int i = first; i < n; i += CVVDP_LANES) {
+    float sum = masking.epsilon;
+    for (int c = 0; c < CVVDP_CHANNELS; c++) sum = add_strength(masking, sum, difference_at(c, i), masking.base_strength[c]);
+    cells.add(i % base.width, i / base.width, strength_units(masking, sum));
+  }
+}
+
+// Masks the differences of a tile and adds them to the sums of the pair, and with `heat` to the heat map. `memory`: that of
+// the pair.
+template <bool heat>
+HV_DEV void mask(const CvvdpLevel *__restrict__ levels, const CvvdpMasking &masking, uint32_t bands,
+                 const float *__restrict__ memory, uint64_t *sums) {
+  const int high = CVVDP_TILE_H + 2 * CVVDP_HALF, quads = CVVDP_TILE_W / 4;
+  __shared__ Four filtered[2][high][quads];
+  __shared__ uint64_t waves[CVVDP_CHANNELS][HV_MAX_WAVES_PER_BLOCK(CVVDP_THREADS)];
+  // The contrasts that were written last come first, as they may still be in the cache.
+  const uint32_t block = gridDim.x - 1 - blockIdx.x;
+  uint32_t band = 0;
+  while (band + 1 < bands && levels[band + 1].tiles <= block) band++;
+  const CvvdpLevel &level = levels[band];
+  const int width = level.width, height = level.height;
+  const uint32_t tile = block - level.tiles, in_row = (uint32_t)(width + CVVDP_TILE_W - 1) / CVVDP_TILE_W;
+  const int left = (int)(tile % in_row) * CVVDP_TILE_W, top = (int)(tile / in_row) * CVVDP_TILE_H;
+  const int tx = (int)threadIdx.x % CVVDP_TILE_W, ty = (int)threadIdx.x / CVVDP_TILE_W * CVVDP_RUN;
+  const bool blurred = width > CVVDP_HALF && height > CVVDP_HALF;
+  const float *results = memory + level.results;
+  const uint32_t place = (uint32_t)((top + ty) * width + left + tx);
+  const int inside = left + tx < width ? height - top - ty : 0;  // rows of the picture
+  float masked[CVVDP_CHANNELS][CVVDP_RUN];
+#pragma unroll
+  for (int j = 0; j < CVVDP_RUN; j++)
+    for (int o = 0; o < CVVDP_CHANNELS; o++) masked[o][j] = masking.offsets[o];
+#pragma unroll 1
+  for (int c = CVVDP_CHANNELS - 1; c >= 0; c--) {
+    const float *plane = results + (uint64_t)c * level.pitch;
+    float local[CVVDP_RUN];
+    if (blurred) {
+      // The other half may still be read.
+      Four(*to)[quads] = filtered[c & 1];
+      for (int i = (int)threadIdx.x; i < high * quads; i += CVVDP_THREADS) {
+        const float *row = plane + (uint32_t)(mirrored(top + i / quads - CVVDP_HALF, height) * width);
+        to[i / quads][i % quads] = blur(masking.horizontal, row, left + i % quads * 4, width);
+      }
+      __syncthreads();
+#pragma unroll
+      for (int i = 0; i < CVVDP_RUN + 2 * CVVDP_HALF; i++) {
+        const float sample = ((const float *)to[ty + i])[tx];
+#pragma unroll
+        for (int j = 0; j < CVVDP_RUN; j++) {
+          const int k = i - j;
+          if (k == 0) local[j] = masking.vertical[0] * sample;
+          if (k > 0 && k < CVVDP_BLUR) local[j] = hv_fma_f32(masking.vertical[k], sample, local[j]);
+        }
+      }
+    } else {
+#pragma unroll
+      for (int j = 0; j < CVVDP_RUN; j++)
+        local[j] = j < inside ? one(plane + place + (uint32_t)(j * width)) * masking.small_gain : 0;
+    }
+#pragma unroll
+    for (int j = 0; j < CVVDP_RUN; j++) {
+      const float power = masking_power(local[j] + masking.epsilon, masking.powers[c]);
+#pragma unroll
+      for (int o = 0; o < CVVDP_CHANNELS; o++) masked[o][j] = hv_fma_f32(masking.cross[4 * c + o], power, masked[o][j]);
+    }
+  }
+  float strength[CVVDP_RUN];
+#pragma unroll
+  for (int j = 0; j < CVVDP_RUN; j++) strength[j] = masking.epsilon;
+  const double to_integer = 0x1.8p52;  // leaves the nearest integer in the lowest bits
+#pragma unroll
+  for (int o = 0; o < CVVDP_CHANNELS; o++) {
+    const float *plane = results + (uint64_t)(CVVDP_CHANNELS + o) * level.pitch;
+    uint64_t sum = 0 - CVVDP_RUN * __builtin_bit_cast(uint64_t, to_integer);
+#pragma unroll
+    for (int j = 0; j < CVVDP_RUN; j++) {
+      // Samples beyond the picture have no difference, so they add 0.
+      const float difference = j < inside ? one(plane + place + (uint32_t)(j * width)) : 0;
+      const float power = masking_power(difference + masking.epsilon, masking.power);
+      const float u = larger(power - masking.zero, 0.0f);
+      const float d = hv_quotient_f32(u, hv_fma_f32(u, masking.top, masked[o][j]));
+      const float v = d * (d + masking.two_epsilons);
+      if (heat) strength[j] = add_strength(masking, strength[j], d, masking.strength[o]);
+      sum += __builtin_bit_cast(uint64_t, hv_fma_f64((double)v, level.scale, to_integer));
+    }
+    sum = hv_wave_sum_u64(sum);
+    if (hv_lane() == 0) waves[o][threadIdx.x / HV_WAVE] = sum;
+  }
+  if (heat) {
+    const Cells cells(sums, band, level);
+    uint64_t units = 0;
+#pragma unroll
+    for (int j = 0; j < CVVDP_RUN; j++) {
+      if (j >= inside) continue;
+      units += strength_units(masking, strength[j]);
+      const int next = top + ty + j + 1;
+      const bool ends = j + 1 == CVVDP_RUN || j + 1 == inside || (next & ((1 << cells.shift) - 1)) == 0;
+      if (!ends) continue;
+      cells.add(left + tx, next - 1, units);
+      units = 0;
+    }
+  }
+  __syncthreads();
+  if (threadIdx.x >= CVVDP_CHANNELS) return;
+  uint64_t sum = 0;
+  for (int i = 0; i < CVVDP_THREADS / HV_WAVE; i++) sum += waves[threadIdx.x][i];
+  hv_atomic_add_u64(sums + band * CVVDP_CHANNELS + threadIdx.x, sum);
 }
 
 }  // namespace cvvdp
@@ -638,10 +753,10 @@ HV_KERNEL(CVVDP_THREADS, cvvdp_filter)(const HvFrame *__restrict__ frame, const 
       const cvvdp::Four samples = cvvdp::four(planes + (uint64_t)c * pitch);
       for (int i = 0; i < 4; i++) {
         const float weight = weights[k * CVVDP_CHANNELS + c];
-        sums[c][i] = k ? cvvdp::fma(weight, samples.v[i], sums[c][i]) : weight * samples.v[i];
+        sums[c][i] = k ? hv_fma_f32(weight, samples.v[i], sums[c][i]) : weight * samples.v[i];
         if (c) continue;
         const float change = weights[k * CVVDP_CHANNELS + 3];
-        sums[3][i] = k ? cvvdp::fma(change, samples.v[i], sums[3][i]) : change * samples.v[i];
+        sums[3][i] = k ? hv_fma_f32(change, samples.v[i], sums[3][i]) : change * samples.v[i];
       }
     }
   }
@@ -691,13 +806,13 @@ HV_EXPORT(cvvdp_reduce_rest)
 // the next pair `pitch` sums on. Block 256 threads, 8 groups of 32; grid (1 + blocks of all bands, pairs).
 HV_KERNEL(CVVDP_DENSE, cvvdp_contrast)(const HvFrame *__restrict__ frame, const CvvdpLevel *__restrict__ levels,
                                        const cvvdp::Two *__restrict__ tables, CvvdpMasking masking, uint32_t bands,
-                                       uint64_t pair_pitch, float *memory, uint32_t pitch, double *sums) {
+                                       uint64_t pair_pitch, float *memory, uint32_t pitch, uint64_t *sums) {
   __shared__ cvvdp::Two table[CVVDP_CHANNELS * CVVDP_NODES];
   const uint32_t size = CVVDP_CHANNELS * CVVDP_NODES, pair = blockIdx.y;
   float *own = memory + pair * pair_pitch;
   const float *reference = cvvdp::reference(frame, pair, memory, pair_pitch);
   if (blockIdx.x == 0) {
-    cvvdp::base(reference, own, levels[bands], tables + bands * size, masking, sums + (uint64_t)pair * pitch);
+    cvvdp::base(reference, own, bands, levels[bands], tables + bands * size, masking, sums + (uint64_t)pair * pitch);
     return;
   }
   uint32_t band = 0;
@@ -712,86 +827,14 @@ HV_KERNEL(CVVDP_DENSE, cvvdp_contrast)(const HvFrame *__restrict__ frame, const 
 HV_EXPORT(cvvdp_contrast)
 
 // Masks the differences of all bands and adds them to the sums: four of each band, those of the next pair `pitch` sums
-// on. Block 256 threads, a tile of 64 x 32 samples; grid (tiles of all bands, pairs).
-HV_KERNEL(CVVDP_DENSE, cvvdp_mask)(const CvvdpLevel *__restrict__ levels, CvvdpMasking masking, uint32_t bands,
-                                   uint64_t pair_pitch, const float *__restrict__ memory, uint32_t pitch,
-                                   uint64_t *sums) {
-  const int high = CVVDP_TILE_H + 2 * CVVDP_HALF, quads = CVVDP_TILE_W / 4;
-  __shared__ cvvdp::Four filtered[2][high][quads];
-  __shared__ uint64_t waves[CVVDP_CHANNELS][HV_MAX_WAVES_PER_BLOCK(CVVDP_THREADS)];
-  // The contrasts that were written last come first, as they may still be in the cache.
-  const uint32_t block = gridDim.x - 1 - blockIdx.x;
-  uint32_t band = 0;
-  while (band + 1 < bands && levels[band + 1].tiles <= block) band++;
-  const CvvdpLevel &level = levels[band];
-  const int width = level.width, height = level.height;
-  const uint32_t tile = block - level.tiles, in_row = (uint32_t)(width + CVVDP_TILE_W - 1) / CVVDP_TILE_W;
-  const int left = (int)(tile % in_row) * CVVDP_TILE_W, top = (int)(tile / in_row) * CVVDP_TILE_H;
-  const int tx = (int)threadIdx.x % CVVDP_TILE_W, ty = (int)threadIdx.x / CVVDP_TILE_W * CVVDP_RUN;
-  const bool blurred = width > CVVDP_HALF && height > CVVDP_HALF;
-  const float *results = memory + blockIdx.y * pair_pitch + level.results;
-  const uint32_t place = (uint32_t)((top + ty) * width + left + tx);
-  const int inside = left + tx < width ? height - top - ty : 0;  // rows of the picture
-  float masked[CVVDP_CHANNELS][CVVDP_RUN];
-#pragma unroll
-  for (int j = 0; j < CVVDP_RUN; j++)
-    for (int o = 0; o < CVVDP_CHANNELS; o++) masked[o][j] = masking.offsets[o];
-#pragma unroll 1
-  for (int c = CVVDP_CHANNELS - 1; c >= 0; c--) {
-    const float *plane = results + (uint64_t)c * level.pitch;
-    float blur[CVVDP_RUN];
-    if (blurred) {
-      // The other half may still be read.
-      cvvdp::Four(*to)[quads] = filtered[c & 1];
-      for (int i = (int)threadIdx.x; i < high * quads; i += CVVDP_THREADS) {
-        const float *row = plane + (uint32_t)(cvvdp::mirrored(top + i / quads - CVVDP_HALF, height) * width);
-        to[i / quads][i % quads] = cvvdp::blur(masking.horizontal, row, left + i % quads * 4, width);
-      }
-      __syncthreads();
-#pragma unroll
-      for (int i = 0; i < CVVDP_RUN + 2 * CVVDP_HALF; i++) {
-        const float sample = ((const float *)to[ty + i])[tx];
-#pragma unroll
-        for (int j = 0; j < CVVDP_RUN; j++) {
-          const int k = i - j;
-          if (k == 0) blur[j] = masking.vertical[0] * sample;
-          if (k > 0 && k < CVVDP_BLUR) blur[j] = cvvdp::fma(masking.vertical[k], sample, blur[j]);
-        }
-      }
-    } else {
-#pragma unroll
-      for (int j = 0; j < CVVDP_RUN; j++)
-        blur[j] = j < inside ? cvvdp::one(plane + place + (uint32_t)(j * width)) * masking.small_gain : 0;
-    }
-#pragma unroll
-    for (int j = 0; j < CVVDP_RUN; j++) {
-      const float power = cvvdp::masking_power(blur[j] + masking.epsilon, masking.powers[c]);
-#pragma unroll
-      for (int o = 0; o < CVVDP_CHANNELS; o++) masked[o][j] = cvvdp::fma(masking.cross[4 * c + o], power, masked[o][j]);
-    }
-  }
-  const double to_integer = 0x1.8p52;  // leaves the nearest integer in the lowest bits
-#pragma unroll
-  for (int o = 0; o < CVVDP_CHANNELS; o++) {
-    const float *plane = results + (uint64_t)(CVVDP_CHANNELS + o) * level.pitch;
-    uint64_t sum = 0 - CVVDP_RUN * __builtin_bit_cast(uint64_t, to_integer);
-#pragma unroll
-    for (int j = 0; j < CVVDP_RUN; j++) {
-      // Samples beyond the picture have no difference, so they add 0.
-      const float difference = j < inside ? cvvdp::one(plane + place + (uint32_t)(j * width)) : 0;
-      const float power = cvvdp::masking_power(difference + masking.epsilon, masking.power);
-      const float u = cvvdp::larger(power - masking.zero, 0.0f);
-      const float d = cvvdp::quotient(u, cvvdp::fma(u, masking.top, masked[o][j]));
-      const float v = d * (d + masking.two_epsilons);
-      sum += __builtin_bit_cast(uint64_t, cvvdp::fma((double)v, level.scale, to_integer));
-    }
-    sum = hv_wave_sum_u64(sum);
-    if (hv_lane() == 0) waves[o][threadIdx.x / HV_WAVE] = sum;
-  }
-  __syncthreads();
-  if (threadIdx.x >= CVVDP_CHANNELS) return;
-  uint64_t sum = 0;
-  for (int i = 0; i < CVVDP_THREADS / HV_WAVE; i++) sum += waves[threadIdx.x][i];
-  hv_atomic_add_u64(sums + (uint64_t)blockIdx.y * pitch + band * CVVDP_CHANNELS + threadIdx.x, sum);
-}
-HV_EXPORT(cvvdp_mask)
+// on. cvvdp_mask_heat also adds them to the heat map. Block 256 threads, a tile of 64 x 32 samples; grid (tiles of all
+// bands, pairs).
+#define CVVDP_MASK(name, heat)                                                                                         \
+  HV_KERNEL(CVVDP_DENSE, name)(const CvvdpLevel *__restrict__ levels, CvvdpMasking masking, uint32_t bands,            \
+                               uint64_t pair_pitch, const float *__restrict__ memory, uint32_t pitch, uint64_t *sums) { \
+    cvvdp::mask<heat>(levels, masking, bands, memory + blockIdx.y * pair_pitch, sums + (uint64_t)blockIdx.y * pitch);  \
+  }                                                                                                                    \
+  HV_EXPORT(name)
+
+CVVDP_MASK(cvvdp_mask, false)
+CVVDP_MASK(cvvdp_mask_heat, true)

@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Instant;
 
-use engine::metrics::damage::DamageSums;
+use engine::heatmap::HeatSums;
 use gst::ClockTime;
 use gst_video::VideoInfo;
 
@@ -93,7 +93,7 @@ pub enum Damage {
     None,
     /// The frame was submitted, and its damage will be known.
     Pending,
-    Known(DamageSums),
+    Known(HeatSums),
 }
 
 /// The data for the heat map of a frame.
@@ -292,7 +292,7 @@ impl Downstream {
     }
 
     /// Takes what is known of a frame's damage. A frame that has left without has no use for it any more.
-    pub fn set_damage(&mut self, index: u64, damage: Option<DamageSums>) {
+    pub fn set_damage(&mut self, index: u64, damage: Option<HeatSums>) {
         let frame = self.frames_mut().find(|frame| frame.stamp.index == index);
         if let Some(heat) = frame.and_then(|frame| frame.heat.as_mut())
             && matches!(heat.damage, Damage::Pending)

@@ -5,8 +5,8 @@
 
 use std::ops::ControlFlow;
 
+use engine::frame::Geometry;
 use engine::heatmap::{Encoding, Heatmap, Paint};
-use engine::metrics::damage::cells;
 use gst::meta::{MetaTransformCopy, tags};
 use gst::prelude::*;
 use gst_video::prelude::*;
@@ -30,8 +30,7 @@ pub struct Painter {
     /// Size and format of the painted frames, which are in the system's memory.
     painted: VideoInfo,
     pool: VideoBufferPool,
-    /// Columns of cells.
-    columns: usize,
+    geometry: Geometry,
     paints: [Paint; 3],
 }
 
@@ -57,9 +56,10 @@ impl Painter {
         let mut config = pool.config();
         config.set_params(Some(&caps), painted.size() as u32, 0, 0);
         pool.set_config(config).and_then(|()| pool.set_active(true)).map_err(failed)?;
-        let columns = geometry(&painted).map_or(0, |geometry| cells(geometry).0);
+        let geometry =
+            geometry(&painted).ok_or_else(|| Error::Painting("its samples have an unknown depth".into()))?;
         let paints = Paint::new(&encoding(&painted));
-        Ok(Self { stored: stored.clone(), shown: shown.clone(), painted, pool, columns, paints })
+        Ok(Self { stored: stored.clone(), shown: shown.clone(), painted, pool, geometry, paints })
     }
 
     /// Returns true if these formats are those that the painter was made for.
@@ -84,8 +84,8 @@ impl Painter {
         let new = self.pool.acquire_buffer(None).map_err(|err| Error::Painting(err.to_string()))?;
         let mut to = VideoFrame::from_buffer_writable(new, &self.painted)
             .map_err(|_| Error::Painting("a new frame cannot be written".into()))?;
-        let windows = if let Damage::Known(windows) = damage { windows.as_slice() } else { &[] };
-        let heatmap = Heatmap::new(self.columns, windows);
+        let sums = if let Damage::Known(sums) = damage { Some(sums) } else { None };
+        let heatmap = Heatmap::new(self.geometry, sums);
         let components = self.painted.n_components() as usize;
         for (component, paint) in self.paints.iter().enumerate().take(components) {
             self.paint_component(component, paint, &heatmap, (&from, crop), &mut to);

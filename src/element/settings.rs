@@ -208,7 +208,10 @@ pub enum Output {
     Reference = 0,
     #[enum_value(name = "The frames of dist_sink that they are compared with", nick = "distorted")]
     Distorted = 1,
-    #[enum_value(name = "The reference dimmed, and in colour where dist_sink is damaged", nick = "heatmap")]
+    #[enum_value(
+        name = "The reference dimmed, and in colour where dist_sink is damaged or differs visibly",
+        nick = "heatmap"
+    )]
     Heatmap = 2,
 }
 

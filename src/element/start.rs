@@ -59,7 +59,7 @@ impl HipVmaf {
         };
         let mut plan = Plan::new(models, &features, options)?;
         if settings.output == Output::Heatmap {
-            plan.add_damage();
+            plan.add_heat_map();
         }
         Ok(plan)
     }

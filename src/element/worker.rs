@@ -22,7 +22,7 @@ use engine::EngineError;
 use engine::backend::hip::Hip;
 use engine::backend::{self, Backend, BackendError, Completion};
 use engine::frame::{Geometry, Picture};
-use engine::metrics::damage::DamageSums;
+use engine::heatmap::HeatSums;
 use engine::scale::Scaling;
 use engine::session::{PairScore, Session, Tag, Verdict, Wrong};
 use engine::video::Video;
@@ -115,7 +115,7 @@ pub enum News {
     /// The next result of a rendition; its frames come in order.
     Scored { rendition: u64, index: u64, score: PairScore },
     /// The damage of the distorted frame, if it was computed.
-    Damaged { rendition: u64, index: u64, damage: Option<DamageSums> },
+    Damaged { rendition: u64, index: u64, damage: Option<HeatSums> },
     /// A distorted frame cannot be read; those after it neither, until it is [tried again](Jobs::retry). The reason comes with
     /// the first.
     Failed { rendition: u64, index: u64, reason: Option<ImportError> },
@@ -813,7 +813,7 @@ impl Worker {
     fn collect(&mut self) -> Result<(), Error> {
         let collected = self.session.collect();
         let rendition = |track: usize| self.tracks.get(track).map(|track| track.rendition);
-        while let Some((track, Tag { index, .. }, damage)) = self.session.take_damage() {
+        while let Some((track, Tag { index, .. }, damage)) = self.session.take_heat() {
             let damaged = |rendition| News::Damaged { rendition, index, damage };
             self.news.extend(rendition(track).map(damaged));
         }

@@ -19,9 +19,10 @@ use ScoreState::{Late, Scored, Unpaired};
 pub const TESTS: &[Function] = functions![
     like_pictures_are_only_dimmed_in_every_format,
     damage_is_in_colour_where_it_is_and_in_its_own_frame,
+    visible_differences_are_in_colour_where_cvvdp_is_computed,
     a_heat_map_carries_what_its_frame_carries,
     frames_that_are_not_compared_are_only_dimmed,
-    a_model_need_not_read_vif,
+    a_heat_map_changes_no_score,
     distorted_frames_leave_in_the_reference_s_time_with_their_scores,
     the_last_distorted_frame_stands_in_for_a_lost_one,
     the_first_of_several_is_shown,
@@ -111,17 +112,20 @@ fn like_pictures_are_only_dimmed_in_every_format() {
 
 /// Returns grey video with a texture, which is missing in a rectangle of the `damaged` frames.
 fn textured(damaged: impl Fn(usize) -> bool) -> Input {
+    let inside = |x: usize, y: usize| RECTANGLE[0].contains(&x) && RECTANGLE[1].contains(&y);
+    film(|t, x, y| if damaged(t) && inside(x, y) { 100 } else { moving(t, x, y) }, |_, _, _| 128)
+}
+
+/// Returns video with these samples of luma, and of both components of chroma, by frame, column and row.
+fn film(luma: impl Fn(usize, usize, usize) -> u8, chroma: impl Fn(usize, usize, usize) -> u8) -> Input {
     let info =
         VideoInfo::builder(VideoFormat::I420, 192, 160).fps(gst::Fraction::new(25, 1)).build().unwrap();
     let caps = info.to_caps().unwrap();
     let frame = |t: usize| {
-        let mut data = vec![128; info.size()];
-        for (y, row) in data.chunks_mut(192).take(160).enumerate() {
-            for (x, pixel) in row.iter_mut().enumerate() {
-                let lost = damaged(t) && RECTANGLE[0].contains(&x) && RECTANGLE[1].contains(&y);
-                *pixel = if lost { 100 } else { moving(t, x, y) };
-            }
-        }
+        let mut data = vec![0; info.size()];
+        let (of_luma, of_chroma) = data.split_at_mut(192 * 160);
+        of_luma.iter_mut().enumerate().for_each(|(i, sample)| *sample = luma(t, i % 192, i / 192));
+        of_chroma.iter_mut().enumerate().for_each(|(i, sample)| *sample = chroma(t, i % 96, i / 96 % 80));
         let mut buffer = gst::Buffer::from_mut_slice(data);
         buffer.get_mut().unwrap().set_pts(FRAME * t as u64);
         gst::Sample::builder().buffer(&buffer).caps(&caps).build()
@@ -164,6 +168,27 @@ fn damage_is_in_colour_where_it_is_and_in_its_own_frame() {
     }
 }
 
+/// With ColorVideoVDP among the features, the map shows the differences that it sees, such as those of colours.
+fn visible_differences_are_in_colour_where_cvvdp_is_computed() {
+    crate::common::init();
+    let reference = textured(|_| false);
+    let tinted = film(moving, |t, x, y| {
+        let inside = (32..56).contains(&x) && (32..48).contains(&y);
+        if t > 0 && inside { 200 } else { 128 }
+    });
+    let plain = score(&[HEATMAP], &reference, &tinted).unwrap();
+    assert!(plain.buffers.iter().zip(&reference.0).all(|(buffer, reference)| is_dimmed(buffer, reference)));
+    let report = score(&[HEATMAP, ("features", "cvvdp")], &reference, &tinted).unwrap();
+    assert!(is_dimmed(&report.buffers[0], &reference.0[0]), "before the difference");
+    let found = samples(&report.buffers[3], &info(&reference.0[0]));
+    let colour = |x: usize, y: usize| {
+        let at = y / 2 * 96 + x / 2;
+        found[1][at].abs_diff(128) + found[2][at].abs_diff(128)
+    };
+    assert!(colour(88, 80) > 20, "{}", colour(88, 80));
+    assert!(colour(8, 8) < 8, "{}", colour(8, 8));
+}
+
 /// Scores, timestamps and all other metadata stay with their frame.
 fn a_heat_map_carries_what_its_frame_carries() {
     let (reference, distorted) = sides(5);
@@ -199,8 +224,8 @@ fn frames_that_are_not_compared_are_only_dimmed() {
     assert_eq!(dimmed(&report), [false, true, false, true, false, true]);
 }
 
-/// If no model needs VIF, it is computed for the map alone, and the model's score does not change.
-fn a_model_need_not_read_vif() {
+/// The map needs no feature that the model reads.
+fn a_heat_map_changes_no_score() {
     let clip = Clip::banded(240, 216, 8, "420", 2);
     let [reference, distorted] = [false, true].map(|distorted| Input::planar(&clip, distorted));
     let model = ("model-filename", "vmaf_v1.0.16_3d0h");

@@ -3,6 +3,7 @@
 // Runs every kernel on one small frame pair, the primitives of the prelude, and the deliberate mistakes.
 #include "check.h"
 #include "engine.h"
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <memory>
@@ -416,10 +417,12 @@ void run_cvvdp(Run &run, const Frame<T> &frame) {
   constexpr uint32_t pairs = 2, streams = 2, places = 3, bands = 4;
   std::vector<CvvdpLevel> all;
   uint64_t pair = 0;
-  uint32_t contrasts = 1, blocks = 0;
+  uint32_t contrasts = 1, blocks = 0, sums = (bands + 1) * CVVDP_CHANNELS;
   for (int width = WIDTH, height = HEIGHT; all.size() <= bands; width = (width + 1) / 2, height = (height + 1) / 2) {
     const auto pitch = (uint32_t)(width * height + 3) / 4 * 4;
-    all.push_back({0x1p24, pair, pair + 8 * pitch, width, height, pitch, contrasts, blocks, 0});
+    all.push_back({0x1p24, pair, pair + 8 * pitch, width, height, pitch, contrasts, blocks, sums});
+    const int side = all.size() > 4 ? 1 : CVVDP_CELL >> (all.size() - 1);
+    sums += tiles(width, side) * tiles(height, side);
     pair += 16 * pitch;
     if (all.size() > bands) continue;
     contrasts += tiles((int)tiles((width + 1) / 2, CVVDP_COLUMNS) * ((height + 1) / 2), CVVDP_THREADS / 32);
@@ -456,6 +459,7 @@ void run_cvvdp(Run &run, const Frame<T> &frame) {
   masking.small_gain = 0.16f, masking.power = 2.2f, masking.top = 0.01f, masking.epsilon = masking.two_epsilons = 1e-5f;
   masking.zero = cvvdp::power(masking.epsilon, masking.power);
   masking.nodes[0] = 1.5f, masking.nodes[1] = 11;
+  for (float *weights : {masking.strength, masking.base_strength}) std::fill_n(weights, CVVDP_CHANNELS, 0.8f);
   run.one("cvvdp_filter", {tiles((int)pitch, 4 * CVVDP_THREADS), 2 * pairs, CVVDP_THREADS}, frame.data(), ring.data(),
           taps.data(), places, places, streams, pitch, pair, memory.data());
   const unsigned groups = tiles(all[1].width, CVVDP_COLUMNS) * tiles(all[1].height, CVVDP_ROWS);
@@ -463,10 +467,10 @@ void run_cvvdp(Run &run, const Frame<T> &frame) {
           pair, memory.data());
   run.one("cvvdp_reduce_rest", {1, 8 * pairs, CVVDP_REST_THREADS}, frame.data(), levels.data(), 2u, bands, pair,
           memory.data());
-  run.sums("cvvdp_contrast", {contrasts, pairs, CVVDP_THREADS}, pairs * CVVDP_CHANNELS, frame.data(), levels.data(),
-           tables.data(), masking, bands, pair, memory.data(), (uint32_t)CVVDP_CHANNELS);
-  run.sums("cvvdp_mask", {blocks, pairs, CVVDP_THREADS}, pairs * bands * CVVDP_CHANNELS, levels.data(), masking, bands, pair,
-           memory.data(), bands * CVVDP_CHANNELS);
+  run.sums("cvvdp_contrast", {contrasts, pairs, CVVDP_THREADS}, pairs * sums, frame.data(), levels.data(), tables.data(), masking,
+           bands, pair, memory.data(), sums);
+  for (const char *name : {"cvvdp_mask", "cvvdp_mask_heat"})
+    run.sums(name, {blocks, pairs, CVVDP_THREADS}, pairs * sums, levels.data(), masking, bands, pair, memory.data(), sums);
 }
 
 // As many tiles below each other as blocks, and half as many blocks; one distorted picture, or a group.

@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! The heat map: it converts damage to a level of heat at each place of a picture and colours the samples by it.
+//! The heat map: it converts damage, or visible differences, to a level of heat at each place of a picture and colours the
+//! samples by it.
 
-use crate::metrics::damage::{CELL, Window};
+use crate::frame::Geometry;
+use crate::metrics::cvvdp::{self, Cvvdp};
+use crate::metrics::damage::{CELL, Damage, DamageSums, cells};
+use crate::metrics::{FrameSums, Work};
 
 /// Number of heat levels.
 pub const LEVELS: usize = 256;
@@ -45,7 +49,7 @@ const INFERNO: [[u8; 3]; 33] = [
     [252, 255, 164],
 ];
 
-/// The loss that is shown in the last colour. An x264 encode reaches a third of it with crf 32 and two thirds with 40.
+/// The loss that is shown in the last colour. An x264 encode reaches a third of it with crf 32 and half with 40.
 const HOTTEST: f64 = 0.85;
 /// Position in the colour map of the smallest damage. Earlier colours are as dark as the dimmed picture.
 const FIRST_COLOUR: f64 = 0.3;
@@ -121,6 +125,49 @@ impl Paint {
     }
 }
 
+/// The visible difference that is shown in the last colour: 5 JOD.
+const HOTTEST_VISIBLE: f64 = 0.5;
+
+/// The sums that a heat map is made of.
+#[derive(Debug)]
+pub enum HeatSums {
+    /// The share of information that is lost.
+    Damage(DamageSums),
+    /// The differences that are visible according to ColorVideoVDP.
+    Visible(cvvdp::heat::Heat),
+}
+
+impl HeatSums {
+    /// Adds a heat map to the work of others: of visible differences where ColorVideoVDP is computed, and else of damage.
+    pub(crate) fn plan(work: &mut Work) {
+        if !Cvvdp::plan_heat(work) {
+            Damage::plan(work);
+        }
+    }
+
+    /// Returns true if the work includes a heat map.
+    pub(crate) fn are_planned(work: &Work) -> bool {
+        work.get::<Damage>().is_some() || work.get::<Cvvdp>().is_some_and(|work| work.heat)
+    }
+
+    /// Takes those of a pair; `None` if there are none.
+    pub(crate) fn take(sums: &mut FrameSums) -> Option<Self> {
+        let visible = || sums.get::<Cvvdp>().and_then(|sums| sums.heat()).map(Self::Visible);
+        visible().or_else(|| sums.take::<Damage>().map(Self::Damage))
+    }
+
+    /// Computes the level of heat of each cell.
+    fn levels(&self, geometry: Geometry) -> Vec<u8> {
+        let level = |share: f64| (share * 255.0).round().min(255.0) as u8;
+        match self {
+            Self::Damage(windows) => windows.iter().map(|window| level(window.loss() / HOTTEST)).collect(),
+            Self::Visible(heat) => {
+                heat.map(geometry).into_iter().map(|difference| level(difference / HOTTEST_VISIBLE)).collect()
+            }
+        }
+    }
+}
+
 /// The heat of a picture, interpolated linearly between the centres of its cells.
 pub struct Heatmap {
     columns: usize,
@@ -129,11 +176,9 @@ pub struct Heatmap {
 }
 
 impl Heatmap {
-    /// Creates the heat map of damage windows, one for each cell in rows of `columns`. Without windows there is no
-    /// damage.
-    pub fn new(columns: usize, windows: &[Window]) -> Self {
-        let level = |window: &Window| (window.loss() / HOTTEST * 255.0).round().min(255.0) as u8;
-        Self { columns, cells: windows.iter().map(level).collect() }
+    /// Creates the heat map of a picture. Without sums nothing is shown.
+    pub fn new(geometry: Geometry, sums: Option<&HeatSums>) -> Self {
+        Self { columns: cells(geometry).0, cells: sums.map_or(vec![], |sums| sums.levels(geometry)) }
     }
 
     /// Returns the levels of luma row `y` at every `step`th of its samples, 1 or 2, including the first.
@@ -174,6 +219,7 @@ const UNIT: i32 = 2 * CELL as i32;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::frame::BitDepth;
 
     const BT709: Encoding =
         Encoding { red: 0.2126, blue: 0.0722, offset: [16, 128, 128], scale: [219, 224, 224], max: 255 };
@@ -216,8 +262,9 @@ mod tests {
         assert_eq!((top[15], top[16]), (94, 106));
         assert_eq!(row(31, 1), [100; 32]);
         assert_eq!(row(5, 2), top.iter().step_by(2).copied().collect::<Vec<_>>());
+        let geometry = Geometry { width: 40, height: 1, depth: BitDepth::new(8).unwrap(), chroma: None };
         let mut levels = [9; 4];
-        Heatmap::new(3, &[]).row(0, 1, &mut levels);
+        Heatmap::new(geometry, None).row(0, 1, &mut levels);
         assert_eq!(levels, [0; 4]);
     }
 }

@@ -5,7 +5,7 @@
 use std::fmt;
 
 use crate::EngineError;
-use crate::metrics::damage::Damage;
+use crate::heatmap::HeatSums;
 use crate::metrics::feature::Feature;
 use crate::metrics::{Extractor, Pooled, Source, Work};
 use crate::model::{Model, ScoreOptions};
@@ -200,9 +200,9 @@ impl Plan {
         Some(Followed { column, aggregate: Some(extractor.named_figure(name).into_owned()), of_pair })
     }
 
-    /// Adds the damage map to the work.
-    pub fn add_damage(&mut self) {
-        Damage::plan(&mut self.work);
+    /// Adds a heat map to the work: of visible differences where ColorVideoVDP is computed, and else of damage.
+    pub fn add_heat_map(&mut self) {
+        HeatSums::plan(&mut self.work);
     }
 
     /// Adds the work of an extractor and all features that need no further work; costly ones too if `costly`.

@@ -20,7 +20,7 @@ use crate::EngineError;
 use crate::audit::{Audit, Verify};
 use crate::backend::{Backend, Completion, Group, Ticket};
 use crate::frame::{Geometry, Picture};
-use crate::metrics::damage::{Damage, DamageSums};
+use crate::heatmap::HeatSums;
 use crate::metrics::{Difference, FrameSums, Scorer, Values, Work};
 use crate::plan::{Plan, PlannedSource};
 use crate::scale::Scaling;
@@ -249,8 +249,8 @@ pub struct Session {
     submitted: u64,
     /// Submitted groups whose sums were fetched.
     fetched: u64,
-    /// Damage of pairs whose sums were fetched, with their renditions and groups, in order, until it is taken.
-    damage: VecDeque<(usize, Tag, Option<DamageSums>)>,
+    /// Heat of pairs whose sums were fetched, with their renditions and groups, in order, until it is taken.
+    heat: VecDeque<(usize, Tag, Option<HeatSums>)>,
     /// An error that occurred after scores had become complete in the same call. The next call returns it.
     error: Option<EngineError>,
     audit: Option<Audit>,
@@ -277,7 +277,7 @@ impl Session {
             pairs: 0,
             submitted: 0,
             fetched: 0,
-            damage: VecDeque::new(),
+            heat: VecDeque::new(),
             error: None,
             audit: None,
             open: vec![],
@@ -412,7 +412,7 @@ impl Session {
         }
         self.history.clear();
         self.queue.clear();
-        self.damage.clear();
+        self.heat.clear();
         self.verdicts.clear();
         self.error = None;
         self.pairs = 0;
@@ -554,8 +554,8 @@ impl Session {
                     let discont = self.since_gap < lookback || self.since_loss < self.work.history();
                     let pairs = !renditions.is_empty();
                     for (rendition, mut sums) in renditions.into_iter().zip(sums) {
-                        if self.work.get::<Damage>().is_some() {
-                            self.damage.push_back((rendition, tag, sums.take::<Damage>()));
+                        if HeatSums::are_planned(&self.work) {
+                            self.heat.push_back((rendition, tag, HeatSums::take(&mut sums)));
                         }
                         let totals = Totals::of(&self.plan, &sums, geometry);
                         let track = &mut self.tracks[rendition];
@@ -706,10 +706,10 @@ impl Session {
         self.audit.as_mut().map_or(0, Audit::take_skipped)
     }
 
-    /// Returns the damage of the next pair whose sums were fetched, with its rendition and group; `None` for pairs that
-    /// subsampling skips. It needs no later pair. There is one per pair if the plan includes the damage map.
-    pub fn take_damage(&mut self) -> Option<(usize, Tag, Option<DamageSums>)> {
-        self.damage.pop_front()
+    /// Returns the heat of the next pair whose sums were fetched, with its rendition and group; `None` for pairs that
+    /// subsampling skips. It needs no later pair. There is one per pair if the plan includes a heat map.
+    pub fn take_heat(&mut self) -> Option<(usize, Tag, Option<HeatSums>)> {
+        self.heat.pop_front()
     }
 
     /// Takes the pending pairs of a rendition whose values are all known.

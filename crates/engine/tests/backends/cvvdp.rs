@@ -21,14 +21,14 @@ type Frame = (Vec<u8>, Vec<(usize, Vec<u8>)>);
 /// The values of a rendition; `None` for frames that are not scored.
 type Values = Vec<Option<f64>>;
 
-fn geometry(clip: &Clip) -> Geometry {
+pub fn geometry(clip: &Clip) -> Geometry {
     let (half_w, half_h) = clip.halved;
     let chroma = Some((clip.width >> u32::from(half_w), clip.height >> u32::from(half_h)));
     Geometry { width: clip.width, height: clip.height, depth: BitDepth::new(clip.depth).unwrap(), chroma }
 }
 
 /// Describes a frame as it lies in a file, where chroma is rounded up.
-fn picture<'a>(clip: &Clip, bytes: &'a [u8]) -> Picture<'a> {
+pub fn picture<'a>(clip: &Clip, bytes: &'a [u8]) -> Picture<'a> {
     let geometry = geometry(clip);
     let size = geometry.sample_size();
     let (w, h) = geometry.chroma.unwrap();

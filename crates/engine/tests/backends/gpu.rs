@@ -63,7 +63,7 @@ fn plans() {
         feature_list::parse("psnr;xpsnr;float_ssim;float_ms_ssim;psnr_hvs;ciede;cambi", &[]).unwrap();
     let classic: Vec<_> = classic.iter().flat_map(|extractor| extractor.features(true)).collect();
     let mut all = Plan::new(models, &classic, ScoreOptions::default()).unwrap();
-    all.add_damage();
+    all.add_heat_map();
     let plain = Plan::new(vec![Model::load("vmaf_v0.6.1").unwrap()], &[], ScoreOptions::default()).unwrap();
     let mut hip = Hip::open(&gpu::Selection::default(), 1).unwrap();
     let geometry = |bits, chroma| {

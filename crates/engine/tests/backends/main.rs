@@ -10,6 +10,7 @@ mod cvvdp;
 mod device;
 mod features;
 mod gpu;
+mod heat;
 #[path = "../../../../tests/swhip/process.rs"]
 mod process;
 mod ssimulacra2;
@@ -29,6 +30,11 @@ const FEATURES: &[Function] = functions![
     xpsnr::is_that_of_its_specification,
     xpsnr::of_parts_is_that_of_the_whole,
     ssimulacra2::is_that_of_its_specification,
+    heat::equal_pictures_are_cold,
+    heat::stripes_of_one_sample_that_were_flattened_are_hot,
+    heat::more_damage_is_hotter,
+    heat::visible_differences_are_where_they_are,
+    heat::visible_differences_are_those_of_the_definition,
 ];
 
 /// Tests of the CPU backend.

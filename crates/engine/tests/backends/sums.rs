@@ -152,7 +152,7 @@ fn sums_of_steps(
     work.set::<PsnrHvs>(PsnrHvsWork);
     work.set::<Xpsnr>(XpsnrWork { second_order: true });
     if history {
-        work = cvvdp("cvvdp", 10, clips[0].geometry);
+        work = cvvdp("cvvdp", 10, clips[0].geometry, true);
     }
     let mut cpu = Cpu::new(threads).unwrap();
     cpu.prepare(&work, clips[0].geometry, &[None, None]).unwrap();
@@ -386,7 +386,8 @@ pub fn equal_the_processors() {
 pub fn of_every_metric_equal_the_processors() {
     let features: Vec<_> = Extractor::all().flat_map(|extractor| extractor.features(true)).collect();
     let mut plan = Plan::new(vec![], &features, ScoreOptions::default()).unwrap();
-    plan.add_damage();
+    plan.add_heat_map();
+    plan.work.set::<Damage>(DamageWork);
     for bits in [8, 10] {
         let [reference, distorted, other] =
             [(5, false), (5, true), (0, true)].map(|(kind, d)| Clip::new(kind, d, 331, 217, bits, 3));
@@ -524,10 +525,13 @@ pub fn similarity_equals_the_processors() {
 }
 
 /// Returns the work of ColorVideoVDP with these options, for frames of this rate.
-fn cvvdp(options: &str, rate: u32, geometry: Geometry) -> Work {
+fn cvvdp(options: &str, rate: u32, geometry: Geometry, heat: bool) -> Work {
     let features: Vec<_> =
         feature_list::parse(options, &[]).unwrap().iter().flat_map(|e| e.features(true)).collect();
-    let plan = Plan::new(vec![], &features, ScoreOptions::default()).unwrap();
+    let mut plan = Plan::new(vec![], &features, ScoreOptions::default()).unwrap();
+    if heat {
+        plan.add_heat_map();
+    }
     plan.work.suited(&Video { rate: FrameRate::new(rate, 1), ..Video::default() }, geometry)
 }
 
@@ -543,7 +547,9 @@ pub fn cvvdp_equals_the_processors() {
                     .map(|(kind, d, width)| Clip::new(kind, d, width, height, bits, 11));
             let method = scale::Method::Bilinear;
             let scaling = Scaling::new(method, other.geometry, reference.geometry, (true, false));
-            let work = cvvdp(&format!("cvvdp=display={}", displays[i]), [5, 24][i % 2], reference.geometry);
+            let heat = bits == 10 || i == 2;
+            let work =
+                cvvdp(&format!("cvvdp=display={}", displays[i]), [5, 24][i % 2], reference.geometry, heat);
             let mut others = vec![(distorted, None)];
             others.extend(scaling.ok().map(|scaling| (other, Some(scaling))));
             check_clips(&work, kind, &reference, &others);

@@ -17,8 +17,10 @@ use super::metric::{Metric, Pictures, Setup};
 use super::simd::{self, Lanes, dispatch};
 use crate::backend::BackendError;
 use crate::backend::cpu::plane::{Plane, PlaneGroup, Sample};
+use crate::frame::Geometry;
 use crate::metrics;
 use crate::metrics::cvvdp::float::{exp2, larger, log2, pow, smaller};
+use crate::metrics::cvvdp::heat::{cells, side, starts};
 use crate::metrics::cvvdp::tables::{BLUR, BLUR_HALF, Front, Level, Masking, NODES, REDUCE, Tables};
 use crate::metrics::cvvdp::{CHANNELS, CvvdpSums, CvvdpWork, Eotf, fraction};
 
@@ -438,14 +440,50 @@ struct Masked {
     masked: Vec<f32>,
     differences: Vec<f32>,
     sums: [u64; CHANNELS],
+    heat: Option<Cells>,
 }
 
 impl Masked {
-    fn new(width: usize) -> Self {
+    fn new(width: usize, heat: Option<Cells>) -> Self {
         let rows = || vec![0.0; BLUR * CHANNELS * width];
-        Self { contrasts: Contrasts::new(width), masked: rows(), differences: rows(), sums: [0; CHANNELS] }
+        let (masked, differences) = (rows(), rows());
+        Self { contrasts: Contrasts::new(width), masked, differences, sums: [0; CHANNELS], heat }
     }
 }
+
+/// Sums of the heat map for some rows of a level.
+struct Cells {
+    side: usize,
+    columns: usize,
+    /// The first row of cells.
+    first: usize,
+    sums: Vec<u64>,
+    /// Fourth powers of the norms of a row.
+    row: Vec<f32>,
+}
+
+impl Cells {
+    /// Prepares for these rows of a level, by its number.
+    fn new(level: usize, width: usize, rows: &Range<usize>) -> Self {
+        let side = side(level);
+        let (first, end) = (rows.start / side, rows.end.div_ceil(side));
+        let columns = width.div_ceil(side);
+        Self { side, columns, first, sums: vec![0; columns * (end - first)], row: vec![0.0; width] }
+    }
+
+    /// Adds the strengths of row `y`.
+    #[inline(always)]
+    fn add(&mut self, masking: &Masking, y: usize) {
+        let sums = &mut self.sums[(y / self.side - self.first) * self.columns..];
+        for (sum, strengths) in sums.iter_mut().zip(self.row.chunks(self.side)) {
+            *sum +=
+                strengths.iter().map(|strength| u64::from(masking.strength.units(*strength))).sum::<u64>();
+        }
+    }
+}
+
+/// The sums of rows of a band: of each channel, and of the heat map.
+type BandSums = ([u64; CHANNELS], Vec<u64>);
 
 /// Returns the rows of [`Masked`] that picture row `y` is in.
 #[inline(always)]
@@ -455,10 +493,11 @@ fn kept(y: usize, channel: usize, width: usize) -> Range<usize> {
 }
 
 dispatch!(fn band[](
-    masking: &Masking, level: &Level, reference: Pair<'_>, distorted: &[Pair<'_>], rows: Range<usize>,
-) -> Vec<[u64; CHANNELS]> = band_rows[]);
+    masking: &Masking, level: &Level, reference: Pair<'_>, distorted: &[Pair<'_>], rows: Range<usize>, heat: Option<usize>,
+) -> Vec<BandSums> = band_rows[]);
 
-/// Sums the differences in these rows of a band, for each distorted picture.
+/// Sums the differences in these rows of a band, for each distorted picture. `heat`: the number of the level, if the sums of
+/// the heat map are computed.
 ///
 /// # Safety
 ///
@@ -470,7 +509,8 @@ unsafe fn band_rows<V: Lanes>(
     reference: Pair<'_>,
     distorted: &[Pair<'_>],
     rows: Range<usize>,
-) -> Vec<[u64; CHANNELS]> {
+    heat: Option<usize>,
+) -> Vec<BandSums> {
     let (n, height) = (level.width, level.height);
     let half = if is_blurred(level) { BLUR_HALF } else { 0 };
     let mut of_reference = Contrasts::new(n);
@@ -478,7 +518,8 @@ unsafe fn band_rows<V: Lanes>(
     let mut nodes = vec![0; n];
     let mut padded = vec![0.0; n + 2 * BLUR_HALF];
     let mut powers = vec![0.0; CHANNELS * n];
-    let mut masked: Vec<_> = distorted.iter().map(|_| Masked::new(n)).collect();
+    let cells = || heat.map(|number| Cells::new(number, n, &rows));
+    let mut masked: Vec<_> = distorted.iter().map(|_| Masked::new(n, cells())).collect();
     let mut next = rows.start;
     for y in rows.start.saturating_sub(half)..height.min(rows.end + half) {
         of_reference.compute(&reference, level, y, &mut sensitivities, |luminance, to| {
@@ -511,7 +552,10 @@ unsafe fn band_rows<V: Lanes>(
         }
     }
     let biases = (rows.len() as u64).wrapping_mul(n as u64).wrapping_mul(TO_INTEGER.to_bits());
-    masked.into_iter().map(|masked| masked.sums.map(|sum| sum.wrapping_sub(biases))).collect()
+    let sums = |masked: Masked| {
+        (masked.sums.map(|sum| sum.wrapping_sub(biases)), masked.heat.map_or(vec![], |cells| cells.sums))
+    };
+    masked.into_iter().map(sums).collect()
 }
 
 /// Returns true if a band is large enough for the taps of masking.
@@ -566,11 +610,11 @@ fn mask_row(masking: &Masking, level: &Level, y: usize, powers: &mut [f32], of: 
     }
     let scale = (1u64 << fraction(n, height)) as f64;
     let powers: [_; CHANNELS] = std::array::from_fn(|channel| &powers[channel * n..][..n]);
+    of.heat.iter_mut().for_each(|cells| cells.row.fill(masking.strength.epsilon));
     for channel in 0..CHANNELS {
         let weights = masking.cross.map(|row| row[channel]);
         let differences = &of.differences[kept(y, channel, n)];
-        let mut sum = 0u64;
-        for x in 0..n {
+        let difference = |x: usize| {
             let mut masked = masking.offsets[channel];
             masked = weights[3].mul_add(powers[3][x], masked);
             masked = weights[2].mul_add(powers[2][x], masked);
@@ -578,12 +622,23 @@ fn mask_row(masking: &Masking, level: &Level, y: usize, powers: &mut [f32], of: 
             masked = weights[0].mul_add(powers[0][x], masked);
             let u = pow(differences[x] + masking.epsilon, masking.power) - masking.zero;
             let u = larger(u, 0.0);
-            let d = u / u.mul_add(masking.top, masked);
+            u / u.mul_add(masking.top, masked)
+        };
+        let mut sum = 0u64;
+        for x in 0..n {
+            let d = difference(x);
             let v = d * (d + masking.two_epsilons);
             sum = sum.wrapping_add((f64::from(v) * scale + TO_INTEGER).to_bits());
         }
         of.sums[channel] = of.sums[channel].wrapping_add(sum);
+        if let Some(Cells { row, .. }) = &mut of.heat {
+            let (row, weight) = (&mut row[..n], masking.strength.weights[channel]);
+            for x in 0..n {
+                row[x] = masking.strength.add(row[x], difference(x), weight);
+            }
+        }
     }
+    of.heat.iter_mut().for_each(|cells| cells.add(masking, y));
 }
 
 /// Sums numbers in double precision in a fixed order: 64 strided sums, whose halves are added until one is left.
@@ -602,8 +657,15 @@ fn strided(numbers: impl Iterator<Item = f32>) -> f64 {
     lanes[0]
 }
 
-/// Returns the bits of the sums of the base band.
-fn base(masking: &Masking, level: &Level, reference: Rows<'_>, distorted: Rows<'_>) -> [u64; CHANNELS] {
+/// Returns the bits of the sums of the base band, and the sums of the heat map where it is asked for. `heat`: the number of
+/// the level.
+fn base(
+    masking: &Masking,
+    level: &Level,
+    reference: Rows<'_>,
+    distorted: Rows<'_>,
+    heat: Option<usize>,
+) -> BandSums {
     let (width, height) = (level.width, level.height);
     let of = |picture, channel| (0..height).flat_map(move |y| row(picture, width, channel, y)).copied();
     let background = |picture| {
@@ -614,14 +676,29 @@ fn base(masking: &Masking, level: &Level, reference: Rows<'_>, distorted: Rows<'
     let (one, two) = (1.0 / of_reference, 1.0 / of_distorted);
     let mut sensitivities = [0.0; CHANNELS];
     sensitivity(masking, level, &[of_reference], &mut [0], &mut sensitivities);
-    std::array::from_fn(|channel| {
+    let differences = |channel: usize| {
         let pairs = of(reference, channel).zip(of(distorted, channel));
-        let terms = pairs.map(|(r, t)| {
-            let d = (smaller(t * two, 1000.0) - smaller(r * one, 1000.0)).abs() * sensitivities[channel];
-            d * (d + masking.two_epsilons)
-        });
-        strided(terms).to_bits()
-    })
+        let sensitivity = sensitivities[channel];
+        pairs.map(move |(r, t)| (smaller(t * two, 1000.0) - smaller(r * one, 1000.0)).abs() * sensitivity)
+    };
+    let sums = std::array::from_fn(|channel| {
+        strided(differences(channel).map(|d| d * (d + masking.two_epsilons))).to_bits()
+    });
+    let heat = heat.map_or(vec![], |number| {
+        let mut cells = Cells::new(number, width, &(0..height));
+        let mut all: [_; CHANNELS] = std::array::from_fn(differences);
+        for y in 0..height {
+            for x in 0..width {
+                let channels = all.iter_mut().zip(masking.strength.base);
+                cells.row[x] = channels.fold(masking.strength.epsilon, |sum, (differences, weight)| {
+                    masking.strength.add(sum, differences.next().unwrap_or_default(), weight)
+                });
+            }
+            cells.add(masking, y);
+        }
+        cells.sums
+    });
+    (sums, heat)
 }
 
 /// The latest pictures of a stream, at their number modulo the length of the history, and how many of them follow each
@@ -637,7 +714,10 @@ type Pyramid = Vec<Vec<f32>>;
 
 /// ColorVideoVDP, with the history of all streams and working memory.
 pub struct Cvvdp {
+    geometry: Geometry,
     tables: Tables,
+    /// Where the sums of the heat map begin for each level; empty if it is not asked for.
+    heat: Vec<usize>,
     /// The reference, and each rendition.
     streams: Vec<Stream>,
     /// Number of the next group in the run.
@@ -754,25 +834,31 @@ impl Cvvdp {
         let parts: Vec<_> = parts.collect();
         let sums = parts.into_par_iter().with_max_len(1).map(|(b, rows)| {
             let distorted: Vec<_> = distorted.iter().map(|pyramid| pair(*pyramid, b)).collect();
-            (b, band(pictures.level, masking, &levels[b], pair(reference, b), &distorted, rows))
+            let first = self.heat.get(b).map(|start| {
+                let columns = cells(b, (levels[b].width, levels[b].height)).0;
+                start + rows.start / side(b) * columns
+            });
+            let heat = first.map(|_| b);
+            let sums = band(pictures.level, masking, &levels[b], pair(reference, b), &distorted, rows, heat);
+            (b, first.unwrap_or(0), sums)
         });
         let sums: Vec<_> = sums.collect();
         let one = |(i, pyramid): (usize, &usize)| {
-            let mut result = CvvdpSums {
-                bands: vec![[0; CHANNELS]; bands],
-                base: base(
-                    masking,
-                    &levels[bands],
-                    &self.pyramids[reference][bands],
-                    &self.pyramids[*pyramid][bands],
-                ),
-            };
-            for (b, sums) in &sums {
-                for (sum, part) in result.bands[*b].iter_mut().zip(sums[i]) {
-                    *sum = sum.wrapping_add(part);
+            let level = |pyramid: usize| &self.pyramids[pyramid][bands][..];
+            let number = self.heat.get(bands).map(|_| bands);
+            let (base, of_base) = base(masking, &levels[bands], level(reference), level(*pyramid), number);
+            let mut all = vec![[0; CHANNELS]; bands];
+            let mut heat = vec![0; self.heat.last().copied().unwrap_or(0)];
+            let start = heat.len() - of_base.len();
+            heat[start..].copy_from_slice(&of_base);
+            for (b, first, sums) in &sums {
+                let (channels, cells) = &sums[i];
+                for (sum, part) in all[*b].iter_mut().zip(channels) {
+                    *sum = u64::wrapping_add(*sum, *part);
                 }
+                heat[*first..].iter_mut().zip(cells).for_each(|(sum, part)| *sum += part);
             }
-            result
+            CvvdpSums::new(all, base, heat, self.geometry)
         };
         distorted.iter().enumerate().map(one).collect()
     }
@@ -784,7 +870,9 @@ impl Metric for Cvvdp {
     fn prepare(work: &CvvdpWork, setup: &Setup) -> Result<Self, BackendError> {
         let tables = Tables::new(work, setup.geometry)?;
         let streams = (0..=setup.renditions).map(|_| Stream::default()).collect();
-        Ok(Self { tables, streams, next: 0, pyramids: vec![] })
+        let sizes = tables.levels.iter().map(|level| (level.width, level.height));
+        let heat = if work.heat { starts(sizes) } else { vec![] };
+        Ok(Self { geometry: setup.geometry, tables, heat, streams, next: 0, pyramids: vec![] })
     }
 
     fn remember(&mut self, pictures: &Pictures<'_>) {

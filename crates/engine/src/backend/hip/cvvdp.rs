@@ -13,6 +13,7 @@ use super::shared::{bytes_of, shared};
 use crate::backend::BackendError;
 use crate::frame::Geometry;
 use crate::metrics;
+use crate::metrics::cvvdp::heat::starts;
 use crate::metrics::cvvdp::tables::{BLUR, Front, Level, Masking, Tables};
 use crate::metrics::cvvdp::{CHANNELS, CvvdpSums, CvvdpWork, Eotf, fraction};
 
@@ -59,7 +60,7 @@ shared! {
 shared! {
     "cvvdp.hip"
     /// The constants of masking.
-    struct CvvdpMasking: 232 {
+    struct CvvdpMasking: 268 {
         [0] horizontal: [f32; BLUR],
         [52] vertical: [f32; BLUR],
         [104] powers: [f32; CHANNELS],
@@ -72,6 +73,9 @@ shared! {
         [216] epsilon: f32,
         [220] two_epsilons: f32,
         [224] nodes: [f32; 2],
+        [232] strength: [f32; CHANNELS],
+        [248] base_strength: [f32; CHANNELS],
+        [264] no_strength: f32,
     }
 }
 
@@ -89,7 +93,8 @@ shared! {
         /// Numbers of the first blocks of the kernels for all bands.
         [36] contrasts: u32,
         [40] tiles: u32,
-        [44] unused: u32,
+        /// Where the cells of the heat map begin among the sums; 0 if there are none.
+        [44] heat: u32,
     }
 }
 
@@ -139,6 +144,9 @@ impl CvvdpMasking {
             epsilon: masking.epsilon,
             two_epsilons: masking.two_epsilons,
             nodes: masking.nodes,
+            strength: masking.strength.weights,
+            base_strength: masking.strength.base,
+            no_strength: masking.strength.zero,
         }
     }
 }
@@ -151,6 +159,8 @@ struct Layout {
     /// Blocks of the contrasts and of masking, of all bands.
     contrasts: u32,
     tiles: u32,
+    /// Sums of a pair: four of each band, and of the base; then the cells of the heat map, if it is asked for.
+    sums: usize,
 }
 
 /// Returns the number of groups of threads that reduce a plane to a level.
@@ -160,9 +170,12 @@ fn groups(level: &CvvdpLevel) -> u32 {
 }
 
 impl Layout {
-    fn new(all: &[Level]) -> Self {
+    fn new(all: &[Level], heat: bool) -> Self {
+        let channels = CHANNELS * all.len();
+        let cells = starts(all.iter().map(|level| (level.width, level.height)).filter(|_| heat));
+        let sums = channels + cells.last().copied().unwrap_or(0);
         // The first block of the contrasts is that of the base.
-        let mut layout = Self { levels: vec![], pair: 0, contrasts: 1, tiles: 0 };
+        let mut layout = Self { levels: vec![], pair: 0, contrasts: 1, tiles: 0, sums };
         for (i, level) in all.iter().enumerate() {
             let (width, height) = (level.width, level.height);
             let pitch = (width * height).next_multiple_of(GROUP);
@@ -177,7 +190,7 @@ impl Layout {
                 pitch: pitch as u32,
                 contrasts: layout.contrasts,
                 tiles: layout.tiles,
-                unused: 0,
+                heat: if heat { (channels + cells[i]) as u32 } else { 0 },
             });
             if i + 1 < all.len() {
                 let groups = width.div_ceil(2).div_ceil(GROUP_COLUMNS) * height.div_ceil(2);
@@ -204,11 +217,11 @@ pub struct Cvvdp {
     frames: u32,
     levels: DeviceBuffer,
     sensitivity: DeviceBuffer,
+    geometry: Geometry,
     /// Opponent colours of the latest pictures: places, streams, planes.
     ring: DeviceBuffer,
     places: usize,
     streams: usize,
-    bits: u32,
 }
 
 impl Cvvdp {
@@ -232,7 +245,7 @@ impl Metric for Cvvdp {
     fn prepare(work: &CvvdpWork, setup: &Setup<'_>) -> Result<Self, BackendError> {
         let Setup { device, geometry, .. } = *setup;
         let tables = Tables::new(work, geometry)?;
-        let layout = Layout::new(&tables.levels);
+        let layout = Layout::new(&tables.levels, work.heat);
         let kernel = |name: &str, threads| Kernel::new(device, "cvvdp", name, threads);
         let (places, streams) = (tables.taps.len() - 1 + setup.slots, 1 + setup.renditions);
         let ring = places * streams * COLOURS * layout.levels[0].pitch as usize * size_of::<f32>();
@@ -251,7 +264,7 @@ impl Metric for Cvvdp {
             reduce: kernel("cvvdp_reduce", THREADS)?,
             reduce_rest: kernel("cvvdp_reduce_rest", REST_THREADS)?,
             contrast: kernel("cvvdp_contrast", THREADS)?,
-            mask: kernel("cvvdp_mask", THREADS)?,
+            mask: kernel(if work.heat { "cvvdp_mask_heat" } else { "cvvdp_mask" }, THREADS)?,
             samples: CvvdpFront::new(&tables.front, geometry),
             masking: CvvdpMasking::new(&tables.masking),
             taps: DeviceBuffer::holding(device, "a table", bytes_of(&tables.taps))?,
@@ -259,10 +272,10 @@ impl Metric for Cvvdp {
             levels: DeviceBuffer::holding(device, "a table", bytes_of(&layout.levels))?,
             sensitivity: DeviceBuffer::holding(device, "a table", bytes_of(&sensitivity))?,
             layout,
+            geometry,
             ring: DeviceBuffer::new(device, "a history", ring)?,
             places,
             streams,
-            bits: geometry.depth.bits(),
         })
     }
 
@@ -279,7 +292,8 @@ impl Metric for Cvvdp {
         for (of, planes) in pictures {
             let at = place % self.places * self.streams + of;
             let out = self.ring.address() + (at * size) as u64;
-            let arguments = arguments![*planes, self.bits, self.samples, pitch, out];
+            let bits = self.geometry.depth.bits();
+            let arguments = arguments![*planes, bits, self.samples, pitch, out];
             // SAFETY: the parameters of cvvdp_front_u8 and cvvdp_front_u16.
             unsafe { self.front.launch(stream, grid, arguments)? };
         }
@@ -290,9 +304,8 @@ impl Metric for Cvvdp {
         (self.streams - 1) * self.layout.pair * size_of::<f32>()
     }
 
-    /// Returns the number of sums of a pair: four of each band, and of the base.
     fn sums(&self) -> usize {
-        CHANNELS * self.layout.levels.len()
+        self.layout.sums
     }
 
     fn launch(&self, stream: &Stream, pairs: Pairs) -> Result<(), Error> {
@@ -320,21 +333,22 @@ impl Metric for Cvvdp {
             level += 1;
         }
         let (grid, tables) = ((self.layout.contrasts, count), self.sensitivity.address());
-        let base = sums + (self.bands() * CHANNELS * 8) as u64;
-        let arguments = arguments![frame, levels, tables, self.masking, bands, pair, memory, pitch, base];
+        let arguments = arguments![frame, levels, tables, self.masking, bands, pair, memory, pitch, sums];
         // SAFETY: the parameters of cvvdp_contrast.
         unsafe { self.contrast.launch(stream, grid, arguments)? };
         let grid = (self.layout.tiles, count);
         let arguments = arguments![levels, self.masking, bands, pair, memory, pitch, sums];
-        // SAFETY: the parameters of cvvdp_mask.
+        // SAFETY: the parameters of cvvdp_mask and cvvdp_mask_heat.
         unsafe { self.mask.launch(stream, grid, arguments) }
     }
 
     fn read(&self, sums: &[&[u64]], _run: usize) -> Vec<CvvdpSums> {
         let four = |sums: &[u64]| std::array::from_fn(|i| sums[i]);
         let pair = |sums: &&[u64]| {
-            let (bands, base) = sums.split_at(CHANNELS * self.bands());
-            CvvdpSums { bands: bands.chunks_exact(CHANNELS).map(four).collect(), base: four(base) }
+            let (bands, others) = sums.split_at(CHANNELS * self.bands());
+            let (base, heat) = others.split_at(CHANNELS);
+            let bands = bands.chunks_exact(CHANNELS).map(four).collect();
+            CvvdpSums::new(bands, four(base), heat.to_vec(), self.geometry)
         };
         sums.iter().map(pair).collect()
     }

@@ -14,7 +14,10 @@ mod display;
 mod double;
 mod file;
 pub mod float;
+pub mod heat;
 pub mod tables;
+
+use std::sync::Arc;
 
 use self::display::{DISPLAYS, Display};
 use self::double::pow;
@@ -111,6 +114,8 @@ pub struct CvvdpWork {
     pub full: bool,
     /// The chroma samples lie in the columns, and in the rows, of luma samples.
     pub cosited: [bool; 2],
+    /// The sums of the heat map are computed.
+    pub heat: bool,
     rate: Option<FrameRate>,
 }
 
@@ -127,7 +132,14 @@ enum RateError {
 
 impl CvvdpWork {
     pub fn new(options: CvvdpOptions) -> Self {
-        let mut work = Self { options, matrix: Matrix::Bt709, full: false, cosited: [false; 2], rate: None };
+        let mut work = Self {
+            options,
+            matrix: Matrix::Bt709,
+            full: false,
+            cosited: [false; 2],
+            heat: false,
+            rate: None,
+        };
         work.suit(&Video::default());
         work
     }
@@ -167,12 +179,28 @@ impl CvvdpWork {
 }
 
 /// The sums of one pair.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct CvvdpSums {
     /// For each band but the base, the sum of each channel in units of [`unit`].
     pub bands: Vec<[u64; CHANNELS]>,
     /// The bits of the sums of the base band, in double precision.
     pub base: [u64; CHANNELS],
+    /// The distortion of the frame, which follows from these.
+    pub distortion: f64,
+    /// The sums of the [heat map](heat); empty if it is not asked for.
+    heat: Arc<[u64]>,
+}
+
+impl CvvdpSums {
+    pub fn new(
+        bands: Vec<[u64; CHANNELS]>,
+        base: [u64; CHANNELS],
+        heat: Vec<u64>,
+        geometry: Geometry,
+    ) -> Self {
+        let distortion = distortion(&bands, &base, geometry);
+        Self { bands, base, distortion, heat: heat.into() }
+    }
 }
 
 /// Returns the number of fractional binary digits of the sums of a band with this size: as many as never overflow.
@@ -182,6 +210,15 @@ pub fn fraction(width: usize, height: usize) -> u32 {
 
 /// ColorVideoVDP.
 pub struct Cvvdp;
+
+impl Cvvdp {
+    /// Adds the heat map to the work. Returns false if the work has no ColorVideoVDP.
+    pub fn plan_heat(work: &mut Work) -> bool {
+        let Some(own) = work.get::<Self>().cloned() else { return false };
+        work.set::<Self>(CvvdpWork { heat: true, ..own });
+        true
+    }
+}
 
 impl Metric for Cvvdp {
     const NAME: &'static str = "cvvdp";
@@ -257,14 +294,14 @@ impl Extract for CvvdpOptions {
 struct CvvdpSource;
 
 impl Source for CvvdpSource {
-    fn scorer(&self, geometry: Geometry) -> Result<Box<dyn Scorer>, OptionsError> {
-        Ok(plain(move |sums| vec![sums.get::<Cvvdp>().map_or(f64::NAN, |sums| distortion(sums, geometry))]))
+    fn scorer(&self, _geometry: Geometry) -> Result<Box<dyn Scorer>, OptionsError> {
+        Ok(plain(move |sums| vec![sums.get::<Cvvdp>().map_or(f64::NAN, |sums| sums.distortion)]))
     }
 
     /// Returns what a pair adds to the sum behind the JOD: whole units, fractions of 2^-32, and the count of frames. Sums
     /// of integers are the same for chunks of a clip in any order.
-    fn totals(&self, sums: &FrameSums, geometry: Geometry) -> Vec<u64> {
-        sums.get::<Cvvdp>().map_or([0; 3], |sums| amounts(distortion(sums, geometry))).into()
+    fn totals(&self, sums: &FrameSums, _geometry: Geometry) -> Vec<u64> {
+        sums.get::<Cvvdp>().map_or([0; 3], |sums| amounts(sums.distortion)).into()
     }
 
     /// Returns the JOD of the frames as parts of their video, also of a single one.
@@ -327,25 +364,29 @@ fn norm(values: impl Iterator<Item = f64>) -> f64 {
 }
 
 /// Returns the differences in each band of a channel; the last one is that of the base.
-fn differences(sums: &CvvdpSums, channel: usize, geometry: Geometry) -> impl Iterator<Item = f64> {
+fn differences(
+    bands: &[[u64; CHANNELS]],
+    base: &[u64; CHANNELS],
+    channel: usize,
+    geometry: Geometry,
+) -> impl Iterator<Item = f64> {
     let samples = |(width, height): (usize, usize)| (width * height) as f64;
     let sizes = || sizes(geometry.width, geometry.height);
     let band = move |((width, height), band): ((usize, usize), &[u64; CHANNELS])| {
         let sum = band[channel] as f64 / (1u64 << fraction(width, height)) as f64;
         root(sum / samples((width, height)))
     };
-    let base = f64::from_bits(sums.base[channel]);
-    let base = sizes().nth(sums.bands.len()).map(|size| root(base / samples(size)));
-    sizes().zip(&sums.bands).map(band).chain(base)
+    let base = f64::from_bits(base[channel]);
+    let base = sizes().nth(bands.len()).map(|size| root(base / samples(size)));
+    sizes().zip(bands).map(band).chain(base)
 }
 
 /// Computes the distortion of a frame.
-pub fn distortion(sums: &CvvdpSums, geometry: Geometry) -> f64 {
-    let bands = sums.bands.len();
+fn distortion(bands: &[[u64; CHANNELS]], base: &[u64; CHANNELS], geometry: Geometry) -> f64 {
     norm((0..CHANNELS).map(|channel| {
         let weight = CHANNEL_WEIGHTS[channel];
-        let weight = move |band| if band < bands { weight } else { weight * BASE_WEIGHTS[channel] };
-        norm(differences(sums, channel, geometry).enumerate().map(|(band, q)| q * weight(band)))
+        let weight = |band| if band < bands.len() { weight } else { weight * BASE_WEIGHTS[channel] };
+        norm(differences(bands, base, channel, geometry).enumerate().map(|(band, q)| q * weight(band)))
     }))
 }
 

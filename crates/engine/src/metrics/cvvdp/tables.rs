@@ -10,7 +10,8 @@ use std::f64::consts::{LN_2, LOG2_E};
 use super::csf::{FREQUENCIES, SENSITIVITY};
 use super::display::{Display, Eotf};
 use super::double::{cos_turn, exp2, log2, pow};
-use super::{CHANNELS, CvvdpWork, Matrix, float};
+use super::heat::Strength;
+use super::{BASE_WEIGHTS, CHANNEL_WEIGHTS, CHANNELS, CvvdpWork, Matrix, float};
 use crate::frame::Geometry;
 use crate::metrics::Misfit;
 use crate::video::FrameRate;
@@ -112,6 +113,7 @@ pub struct Masking {
     pub two_epsilons: f32,
     /// The node of a luminance is its binary logarithm, times the first, plus the second.
     pub nodes: [f32; 2],
+    pub strength: Strength,
 }
 
 /// All tables.
@@ -307,6 +309,16 @@ impl Masking {
             epsilon,
             two_epsilons: (2.0 * EPSILON) as f32,
             nodes: [(31.0 / (bright - dark)) as f32, (-dark * 31.0 / (bright - dark)) as f32],
+            strength: strength(epsilon),
         }
     }
+}
+
+fn strength(epsilon: f32) -> Strength {
+    let weights = CHANNEL_WEIGHTS.map(|weight| weight as f32);
+    let base = std::array::from_fn(|channel| (CHANNEL_WEIGHTS[channel] * BASE_WEIGHTS[channel]) as f32);
+    let mut strength = Strength { weights, base, epsilon, zero: 0.0 };
+    let none = weights.iter().fold(epsilon, |sum, weight| strength.add(sum, 0.0, *weight));
+    strength.zero = Strength::norm(none);
+    strength
 }

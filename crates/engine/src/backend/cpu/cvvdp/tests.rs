@@ -146,7 +146,12 @@ mod naive {
     }
 
     /// Returns the sums of a band. `pictures`: of the reference and the distorted one, each with the expanded smaller one.
-    fn band(masking: &Masking, level: &Level, pictures: [(&Planes, &Planes); 2]) -> [u64; CHANNELS] {
+    fn band(
+        masking: &Masking,
+        number: usize,
+        level: &Level,
+        pictures: [(&Planes, &Planes); 2],
+    ) -> ([u64; CHANNELS], Vec<u64>) {
         let (width, height) = (level.width, level.height);
         let n = width * height;
         let node = |i: usize| {
@@ -172,30 +177,92 @@ mod naive {
             blurred.iter().map(|m| pow(m + masking.epsilon, masking.powers[c])).collect::<Vec<_>>()
         };
         let powers = [0, 1, 2, 3].map(power);
-        [0, 1, 2, 3].map(|o| {
-            let sum = (0..n).map(|i| {
+        let differences = [0, 1, 2, 3].map(|o| {
+            let difference = |i: usize| {
                 let masked = (0..4)
                     .rev()
                     .fold(masking.offsets[o], |sum, c| masking.cross[c][o].mul_add(powers[c][i], sum));
                 let difference = (contrasts[1][o][i] - contrasts[0][o][i]).abs();
                 let u = larger(pow(difference + masking.epsilon, masking.power) - masking.zero, 0.0);
-                let d = u / u.mul_add(masking.top, masked);
+                u / u.mul_add(masking.top, masked)
+            };
+            (0..n).map(difference).collect::<Vec<_>>()
+        });
+        let sums = differences.each_ref().map(|differences| {
+            let terms = differences.iter().map(|d| {
                 let v = f64::from(d * (d + masking.two_epsilons));
                 (v * (1u64 << fraction(width, height)) as f64).round_ties_even() as u64
             });
-            sum.sum()
+            terms.sum()
+        });
+        (sums, heat(number, (width, height), &differences, [1.0, 1.0, 1.0, 0.8081134557723999]))
+    }
+
+    /// Sums the strengths of a level in parts of 16 x 16 samples of the picture, or of one sample.
+    fn heat(
+        level: usize,
+        (width, height): (usize, usize),
+        differences: &[Vec<f32>; CHANNELS],
+        weights: [f64; CHANNELS],
+    ) -> Vec<u64> {
+        let side = if level < 4 { 16 >> level } else { 1 };
+        let norm = |differences: [f32; CHANNELS]| {
+            let fourth = |sum: f32, c: usize| {
+                let x = differences[c].mul_add(weights[c] as f32, 1e-5);
+                (x * x).mul_add(x * x, sum)
+            };
+            (0..CHANNELS).fold(1e-5f32, fourth).sqrt().sqrt()
+        };
+        let columns = width.div_ceil(side);
+        let mut sums = vec![0; columns * height.div_ceil(side)];
+        for i in 0..width * height {
+            let strength = norm(differences.each_ref().map(|d| d[i])) - norm([0.0; CHANNELS]);
+            sums[i / width / side * columns + i % width / side] += (strength.min(32767.0) * 65536.0) as u64;
+        }
+        sums
+    }
+
+    /// Returns the differences in the base band from its luminances, as [`base`] has them.
+    fn base_differences(masking: &Masking, level: &Level, pictures: &[Planes; 2]) -> [Vec<f32>; CHANNELS] {
+        let luminance = pictures.each_ref().map(|picture| {
+            let sum = strided(picture.channels[0].iter().map(|sample| larger(*sample, 0.01)));
+            (sum / (level.width * level.height) as f64) as f32
+        });
+        let t = log2(luminance[0]).mul_add(masking.nodes[0], masking.nodes[1]).clamp(0.0, 31.0);
+        let (node, fraction) = (t.floor() as usize, t - t.floor());
+        [0, 1, 2, 3].map(|c| {
+            let s = exp2(fraction.mul_add(level.steps[c][node], level.sensitivity[c][node]));
+            let contrast = |picture: usize, i: usize| {
+                smaller(pictures[picture].channels[c][i] * (1.0 / luminance[picture]), 1000.0)
+            };
+            (0..level.width * level.height).map(|i| (contrast(1, i) - contrast(0, i)).abs() * s).collect()
         })
     }
 
-    pub fn sums(tables: &Tables, mut pictures: [Planes; 2]) -> CvvdpSums {
+    pub fn sums(
+        tables: &Tables,
+        geometry: Geometry,
+        with_heat: bool,
+        mut pictures: [Planes; 2],
+    ) -> CvvdpSums {
         let (base_level, levels) = tables.levels.split_last().unwrap();
-        let mut bands = vec![];
-        for level in levels {
+        let (mut bands, mut cells) = (vec![], vec![]);
+        for (number, level) in levels.iter().enumerate() {
             let smaller = pictures.each_ref().map(reduce);
             let [a, b] = smaller.each_ref().map(|p| expand(p, level.width, level.height));
-            bands.push(band(&tables.masking, level, [(&pictures[0], &a), (&pictures[1], &b)]));
+            let (sums, heat) = band(&tables.masking, number, level, [(&pictures[0], &a), (&pictures[1], &b)]);
+            bands.push(sums);
+            cells.extend(heat);
             pictures = smaller;
         }
+        let differences = base_differences(&tables.masking, base_level, &pictures);
+        let weights = [
+            0.0036334486212581396,
+            1.6627724170684814,
+            4.11874532699585,
+            0.8081134557723999 * 25.25969886779785,
+        ];
+        cells.extend(heat(levels.len(), (base_level.width, base_level.height), &differences, weights));
         let interleaved = |p: &Planes| -> Vec<f32> {
             (0..p.height)
                 .flat_map(|y| (0..CHANNELS).map(move |c| (y, c)))
@@ -203,7 +270,8 @@ mod naive {
                 .collect()
         };
         let [r, t] = pictures.each_ref().map(interleaved);
-        CvvdpSums { bands, base: base(&tables.masking, base_level, &r, &t) }
+        let (base, _) = base(&tables.masking, base_level, &r, &t, None);
+        CvvdpSums::new(bands, base, if with_heat { cells } else { vec![] }, geometry)
     }
 }
 
@@ -281,7 +349,8 @@ fn check(
 ) {
     let depth = BitDepth::new(bits).unwrap();
     let geometry = Geometry { width: size.0, height: size.1, depth, chroma: Some(chroma) };
-    let work = work(options, fps, geometry);
+    let mut work = work(options, fps, geometry);
+    work.heat = seed % 3 != 1;
     let tables = Tables::new(&work, geometry).unwrap();
     let frames: Vec<_> = [seed, seed + 3, seed + 6].map(|seed| frame(seed, size, chroma, bits)).into();
     let converted: Vec<_> = frames
@@ -294,7 +363,7 @@ fn check(
             let frames: Vec<_> = (0..n).map(|k| &converted[(t + k + 1).saturating_sub(n)][s]).collect();
             naive::filter(&frames, &tables.taps)
         });
-        naive::sums(&tables, filtered)
+        naive::sums(&tables, geometry, work.heat, filtered)
     };
     let expected: Vec<_> = (0..frames.len()).map(expected).collect();
     for level in simd::Level::available() {
