@@ -13,7 +13,7 @@ use super::scores::Scores;
 /// The VMAF from which viewers see hardly any damage.
 const TARGET: f64 = 93.0;
 
-/// What a video stream takes.
+/// Size and length of a video stream.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Coded {
     /// Bytes of its frames, without the container.
@@ -36,7 +36,7 @@ pub struct Rung {
     pub series: String,
     /// Width and height before scaling.
     pub size: (u32, u32),
-    /// What the encoding takes, if it is known.
+    /// Size and length of the encoding, if they are known.
     pub coded: Option<Coded>,
 }
 

@@ -10,7 +10,7 @@ use crate::error::Error;
 /// Least width and height for MS-SSIM.
 const MS_SSIM: u32 = 176;
 
-/// What is computed.
+/// Models and features to compute.
 pub struct Requested {
     /// Names of models.
     pub models: Vec<String>,
