@@ -16,12 +16,12 @@ use score::output::print;
 /// Interval of the lines about all channels, and of the limit of events.
 const MINUTE: Duration = Duration::from_secs(60);
 /// Number of events printed a minute, so that a log with many unsteady channels stays below 1 MB an hour.
-const MOST_EVENTS: usize = 100;
+const MOST_EVENTS: usize = 60;
 
 /// Kind of output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Log {
-    /// Events, at most 100 a minute, and a line a minute.
+    /// Events, at most 60 a minute, and a line a minute.
     Events,
     /// Events and windows.
     Windows,
