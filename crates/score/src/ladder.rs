@@ -78,6 +78,9 @@ pub struct Point {
     pub on_hull: bool,
 }
 
+/// A point with the width and height of its encoding.
+type OfSize = (Point, (u32, u32));
+
 /// The lowest rate at a quality.
 #[derive(Debug, Serialize)]
 pub struct Target {
@@ -99,7 +102,7 @@ pub fn ladders(renditions: &[Scores]) -> Vec<Ladder> {
 
 fn ladder(renditions: &[Scores], column: usize, metric: Metric) -> Option<Ladder> {
     let is_vmaf = metric.name.starts_with("vmaf");
-    let mut groups: Vec<(String, Vec<(Point, (u32, u32))>)> = vec![];
+    let mut groups: Vec<(String, Vec<OfSize>)> = vec![];
     for scores in renditions {
         let rung = &scores.rung;
         let quality = scores.all_figures().into_iter().nth(column).and_then(|figures| figures.quality());
@@ -126,7 +129,7 @@ fn ladder(renditions: &[Scores], column: usize, metric: Metric) -> Option<Ladder
 }
 
 impl Series {
-    fn new(name: String, mut points: Vec<(Point, (u32, u32))>, has_target: bool) -> Self {
+    fn new(name: String, mut points: Vec<OfSize>, has_target: bool) -> Self {
         points.sort_by(|(a, _), (b, _)| a.rate.total_cmp(&b.rate));
         let all = || points.iter().map(|(point, _)| (point.rate, point.quality));
         let has_sizes = points.windows(2).any(|two| two[0].1 != two[1].1);

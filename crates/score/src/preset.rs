@@ -122,7 +122,7 @@ mod tests {
             #[command(flatten)]
             args: Args,
         }
-        Line::try_parse_from([&["a", "b"], words].concat()).unwrap().args
+        Line::try_parse_from([&["a", "b"][..], words].concat()).unwrap().args
     }
 
     fn video(colorimetry: Option<&str>) -> Video {
