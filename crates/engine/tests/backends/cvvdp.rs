@@ -172,6 +172,36 @@ pub fn is_that_of_its_definition() {
     }
 }
 
+/// The expected values are those of the definition's reference in Python. A frame before or beside does not matter, nor does
+/// the rate.
+pub fn of_still_pictures_is_their_jod() {
+    let cases = [
+        ("176x144_420_8bit", "cvvdp=still=true", [8.737626843588467, 8.544224415624916, 7.666436624647088]),
+        (
+            "97x71_422_10bit",
+            "cvvdp=display=standard_hdr_pq:matrix=bt2020:still=true",
+            [8.342018999880572, 8.188345478155268, 7.518086178172205],
+        ),
+    ];
+    for (name, options, expected) in cases {
+        let clip = clips().into_iter().find(|clip| clip.name == name).unwrap();
+        let frames = &frames(&clip)[..expected.len()];
+        let features = feature_list::parse(options, &[]).unwrap()[0].features(true);
+        let [feature] = &features[..] else { panic!("{features:?}") };
+        assert!(feature.key.starts_with("cvvdp_") && feature.key.ends_with("_still"), "{}", feature.key);
+        for rate in [(0, 1), (50, 1)] {
+            let (values, aggregates) = score(&clip, options, rate, (1, 1), frames);
+            assert_eq!(aggregates, []);
+            for (t, (value, expected)) in values[0].iter().zip(expected).enumerate() {
+                let value = value.unwrap();
+                assert!((value - expected).abs() < 1e-12 * expected, "{name}, {t}: {value}, not {expected}");
+            }
+            let alone = score(&clip, options, rate, (1, 1), &frames[2..]).0;
+            assert_eq!(alone[0][0], values[0][2]);
+        }
+    }
+}
+
 /// Frames that are not scored are history of those that are: at the beginning of a chunk, and between scored frames. So
 /// the JOD of a clip follows from the totals of its chunks, exactly. A rendition that comes late is scored as a clip
 /// that begins there.

@@ -27,6 +27,7 @@ const FEATURES: &[Function] = functions![
     features::frames_that_a_metric_is_not_defined_for_are_refused,
     cvvdp::is_that_of_its_definition,
     cvvdp::of_parts_is_that_of_the_whole,
+    cvvdp::of_still_pictures_is_their_jod,
     xpsnr::is_that_of_its_specification,
     xpsnr::of_parts_is_that_of_the_whole,
     ssimulacra2::is_that_of_its_specification,

@@ -535,11 +535,16 @@ fn cvvdp(options: &str, rate: u32, geometry: Geometry, heat: bool) -> Work {
     plan.work.suited(&Video { rate: FrameRate::new(rate, 1), ..Video::default() }, geometry)
 }
 
-/// All curves of displays, bands that are masked without taps, odd sizes, histories with gaps, and scaled pictures.
+/// All curves of displays, bands that are masked without taps, odd sizes, histories with gaps, scaled and still pictures.
 pub fn cvvdp_equals_the_processors() {
-    let displays =
-        ["standard_4k", "standard_hdr_pq", "standard_hdr_hlg:range=full", "iphone_14_pro:loc=topleft"];
-    for (i, (width, height)) in [(97, 64), (54, 75), (130, 33), (6, 40)].into_iter().enumerate() {
+    let displays = [
+        "standard_4k",
+        "standard_hdr_pq",
+        "standard_hdr_hlg:range=full",
+        "iphone_14_pro:loc=topleft",
+        "standard_fhd:still=true",
+    ];
+    for (i, (width, height)) in [(97, 64), (54, 75), (130, 33), (6, 40), (61, 50)].into_iter().enumerate() {
         for bits in [8, 10] {
             let kind = (i as u32 + bits / 2) % 8;
             let [reference, distorted, other] =

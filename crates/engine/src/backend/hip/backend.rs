@@ -440,7 +440,7 @@ impl Prepared {
             let bytes = bytes_of(std::slice::from_ref(&frame));
             frames.bytes_mut()[..bytes.len()].copy_from_slice(bytes);
         }
-        if self.history > 0 {
+        if self.chains.iter().flatten().any(|metric| metric.keeps()) {
             self.remember(n, &taken)?;
         }
         let slot = &mut self.slots[slot];

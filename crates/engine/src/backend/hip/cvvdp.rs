@@ -236,6 +236,7 @@ impl Cvvdp {
 
 impl Metric for Cvvdp {
     type Of = metrics::cvvdp::Cvvdp;
+    const KEEPS: bool = true;
     const WIDE: bool = true;
 
     fn modules(_work: &CvvdpWork, _setup: &Setup<'_>) -> Vec<&'static str> {

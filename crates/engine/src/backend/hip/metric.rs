@@ -107,6 +107,8 @@ pub trait Metric: Sized + Send + Sync + 'static {
     const HISTORY: bool = false;
     /// True if reading the sums takes too long for the thread that fetches them ([`completion`](super::completion)).
     const LONG_READ: bool = false;
+    /// True if it takes pictures by [`Metric::remember`].
+    const KEEPS: bool = false;
     /// True if its kernels nearly fill the GPU, so that beside other such kernels of the group they only take turns.
     const WIDE: bool = false;
 
@@ -146,6 +148,7 @@ pub trait Metric: Sized + Send + Sync + 'static {
 pub trait DynMetric: Send + Sync {
     fn has_history(&self) -> bool;
     fn reads_long(&self) -> bool;
+    fn keeps(&self) -> bool;
     fn is_wide(&self) -> bool;
     fn scratch(&self) -> usize;
     fn sums(&self) -> usize;
@@ -166,6 +169,10 @@ impl<M: Metric> DynMetric for M {
 
     fn reads_long(&self) -> bool {
         M::LONG_READ
+    }
+
+    fn keeps(&self) -> bool {
+        M::KEEPS
     }
 
     fn is_wide(&self) -> bool {

@@ -24,7 +24,7 @@ use self::double::pow;
 use self::tables::{EPSILON, half, sizes};
 use super::extractor::{About, Extract};
 use super::metric::{Metric, Misfit};
-use super::options::{Names, Options, Row, choice, name_of, text};
+use super::options::{Names, Options, Row, bool, choice, name_of, text};
 use super::score::{OptionsError, Pooled, Scorer, Source, plain};
 use super::work::{FrameSums, Work};
 use crate::frame::Geometry;
@@ -45,6 +45,8 @@ pub const MAX_HISTORY: usize = 2 * (MAX_RATE as usize / 8);
 const CHANNEL_WEIGHTS: [f64; CHANNELS] = [1.0, 1.0, 1.0, 0.8081134557723999];
 const BASE_WEIGHTS: [f64; CHANNELS] =
     [0.0036334486212581396, 1.6627724170684814, 4.11874532699585, 25.25969886779785];
+/// The distortion of a still picture, relative to that of a video.
+const STILL: f64 = 0.577918291091919;
 /// The constants between distortion and JOD.
 const JOD_FACTOR: f64 = 0.0439569391310215;
 const JOD_POWER: f64 = 0.9302042722702026;
@@ -68,6 +70,8 @@ pub struct CvvdpOptions {
     matrix: Option<Matrix>,
     /// `range`: the samples have full range.
     range: Option<bool>,
+    /// `still`: each frame is a still picture, and has a JOD.
+    still: bool,
 }
 
 const SITES: Names<[bool; 2], 4> = [
@@ -86,7 +90,7 @@ const RANGES: Names<bool, 3> = [("auto", None), ("full", Some(true)), ("limited"
 
 impl Default for CvvdpOptions {
     fn default() -> Self {
-        Self { display: &DISPLAYS[0], loc: Some([false; 2]), matrix: None, range: None }
+        Self { display: &DISPLAYS[0], loc: Some([false; 2]), matrix: None, range: None, still: false }
     }
 }
 
@@ -102,6 +106,7 @@ impl Options for CvvdpOptions {
         choice!("loc", "loc", loc, SITES),
         choice!("matrix", "matrix", matrix, MATRICES),
         choice!("range", "range", range, RANGES),
+        bool("still", Some("still"), |o| &mut o.still),
     ];
 }
 
@@ -123,7 +128,7 @@ pub struct CvvdpWork {
 #[derive(Debug, thiserror::Error)]
 enum RateError {
     #[error(
-        "the cvvdp metric needs a constant frame rate, and that of this video is variable or unknown; convert the video to a constant rate"
+        "the cvvdp metric needs a constant frame rate, and that of this video is variable or unknown; convert the video to a constant rate, or give the option still=true if its frames are still pictures"
     )]
     Unknown,
     #[error("the cvvdp metric takes at most {MAX_RATE} frames per second, these are {} in {} seconds", .0.num(), .0.den())]
@@ -163,18 +168,24 @@ impl CvvdpWork {
         let matrix = name_of(&MATRICES, &Some(self.matrix));
         let site = name_of(&SITES, &Some(self.cosited));
         let chroma = geometry.chroma.map(|_| format!("matrix {matrix}, chroma {site}, "));
-        let rate = self.rate.map(|rate| format!(", {}/{} frames per second", rate.num(), rate.den()));
-        let (chroma, rate) = (chroma.unwrap_or_default(), rate.unwrap_or_default());
-        format!("0.5.7 on {}, {chroma}{range} range{rate}", self.options.display)
+        let time = match self.rate {
+            _ if self.options.still => ", still pictures".to_string(),
+            Some(rate) => format!(", {}/{} frames per second", rate.num(), rate.den()),
+            None => String::new(),
+        };
+        format!("0.5.7 on {}, {}{range} range{time}", self.options.display, chroma.unwrap_or_default())
     }
 
-    /// Returns the frame rate, if the metric is defined for it.
-    pub fn rate(&self) -> Result<FrameRate, Misfit> {
+    /// Returns the frame rate, if the metric is defined for it; `None` for still pictures.
+    pub fn rate(&self) -> Result<Option<FrameRate>, Misfit> {
+        if self.options.still {
+            return Ok(None);
+        }
         let rate = self.rate.ok_or_else(|| Misfit::Other(RateError::Unknown.into()))?;
         if u64::from(rate.num()) > u64::from(MAX_RATE) * u64::from(rate.den()) {
             return Err(Misfit::Other(RateError::High(rate).into()));
         }
-        Ok(rate)
+        Ok(Some(rate))
     }
 }
 
@@ -258,7 +269,7 @@ impl Metric for Cvvdp {
     }
 
     fn history(work: &CvvdpWork) -> usize {
-        work.rate().map_or(MAX_HISTORY, |rate| 2 * half(rate) as usize)
+        work.rate().map_or(MAX_HISTORY, |rate| rate.map_or(0, |rate| 2 * half(rate) as usize))
     }
 
     fn check(work: &CvvdpWork, geometry: Geometry) -> Result<(), Misfit> {
@@ -267,16 +278,38 @@ impl Metric for Cvvdp {
     }
 }
 
+/// Identifies a feature of [`CvvdpOptions`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CvvdpOutput {
+    /// The distortion of a frame.
+    Distortion,
+    /// The JOD of a still picture.
+    Jod,
+}
+
 impl Extract for CvvdpOptions {
-    type Output = ();
-    const FEATURES: &'static [(&'static str, ())] = &[("cvvdp_q", ())];
+    type Output = CvvdpOutput;
+    const FEATURES: &'static [(&'static str, CvvdpOutput)] =
+        &[("cvvdp_q", CvvdpOutput::Distortion), (JOD, CvvdpOutput::Jod)];
     const ABOUT: &'static [About] = &[About {
-        reported: "`cvvdp_q`; at the end `cvvdp`",
-        tells: "visible differences in colour, space and time on a display ([below](#colorvideovdp)): distortion of a frame; JOD of all frames together",
+        reported: "`cvvdp_q`; at the end `cvvdp`; with `still=true` only `cvvdp`, for each frame",
+        tells: "visible differences in colour, space and time on a display ([below](#colorvideovdp)): distortion of a frame; JOD of all frames together, or of a still picture",
         range: "0 upwards, less is better; JOD up to 10",
         equal: "0; 10 JOD",
         source: "R. Mantiuk et al., ACM Transactions on Graphics 2024",
     }];
+
+    fn lacks(&self, output: CvvdpOutput) -> Option<&'static str> {
+        match (output, self.still) {
+            (CvvdpOutput::Distortion, true) => Some("still=false"),
+            (CvvdpOutput::Jod, false) => Some("still"),
+            _ => None,
+        }
+    }
+
+    fn yielding(output: CvvdpOutput) -> Self {
+        Self { still: output == CvvdpOutput::Jod, ..Self::default() }
+    }
 
     fn plan(&self, _costly: bool, work: &mut Work) -> Result<Box<dyn Source>, OptionsError> {
         let own = CvvdpWork::new(*self);
@@ -286,21 +319,33 @@ impl Extract for CvvdpOptions {
             }
             _ => work.set::<Cvvdp>(own),
         }
-        Ok(Box::new(CvvdpSource))
+        Ok(Box::new(CvvdpSource { still: self.still }))
     }
 }
 
 #[derive(Clone, Copy, Debug)]
-struct CvvdpSource;
+struct CvvdpSource {
+    still: bool,
+}
 
 impl Source for CvvdpSource {
     fn scorer(&self, _geometry: Geometry) -> Result<Box<dyn Scorer>, OptionsError> {
-        Ok(plain(move |sums| vec![sums.get::<Cvvdp>().map_or(f64::NAN, |sums| sums.distortion)]))
+        let factor = if self.still { STILL } else { 1.0 };
+        Ok(plain(move |sums| {
+            let q = sums.get::<Cvvdp>().map_or(f64::NAN, |sums| sums.distortion * factor);
+            CvvdpOptions::values(|output| match output {
+                CvvdpOutput::Distortion => q,
+                CvvdpOutput::Jod => jod(q),
+            })
+        }))
     }
 
     /// Returns what a pair adds to the sum behind the JOD: whole units, fractions of 2^-32, and the count of frames. Sums
-    /// of integers are the same for chunks of a clip in any order.
+    /// of integers are the same for chunks of a clip in any order. Still pictures have no JOD together.
     fn totals(&self, sums: &FrameSums, _geometry: Geometry) -> Vec<u64> {
+        if self.still {
+            return vec![];
+        }
         sums.get::<Cvvdp>().map_or([0; 3], |sums| amounts(sums.distortion)).into()
     }
 
@@ -312,12 +357,13 @@ impl Source for CvvdpSource {
         }
     }
 
-    fn pooled(&self, _output: usize) -> Option<Pooled> {
-        Some(Pooled { name: JOD, of_pair: |q| jod(root(term(q))) })
+    fn pooled(&self, output: usize) -> Option<Pooled> {
+        let is_distortion = CvvdpOptions::FEATURES.get(output)?.1 == CvvdpOutput::Distortion;
+        (is_distortion && !self.still).then_some(Pooled { name: JOD, of_pair: |q| jod(root(term(q))) })
     }
 }
 
-/// The name of the JOD of frames together.
+/// The name of the JOD of frames together, or of a still picture.
 const JOD: &str = "cvvdp";
 
 /// Computes what a frame adds to the sum behind the JOD.

@@ -129,10 +129,12 @@ pub struct Tables {
 
 impl Tables {
     pub fn new(work: &CvvdpWork, geometry: Geometry) -> Result<Self, Misfit> {
-        let rate = work.rate()?;
+        // A still picture has no changes, which then mask and differ nowhere.
+        let still = || vec![[1.0, 1.0, 1.0, 0.0]];
+        let taps = work.rate()?.map_or_else(still, taps);
         Ok(Self {
             front: Front::new(work, geometry),
-            taps: taps(rate),
+            taps,
             levels: levels(geometry, work.options.display),
             masking: Masking::new(),
         })
