@@ -31,7 +31,7 @@ fn clip(name: &str) -> Clip {
 }
 
 fn geometry(clip: &Clip, (width, height): (usize, usize)) -> Geometry {
-    let half = |n: usize, halved: bool| n >> u32::from(halved);
+    let half = |n: usize, halved: bool| n.div_ceil(1 << u32::from(halved));
     let chroma = Some((half(width, clip.halved.0), half(height, clip.halved.1)));
     Geometry { width, height, depth: BitDepth::new(clip.depth).unwrap(), chroma }
 }

@@ -15,6 +15,7 @@ pub const TESTS: &[Function] = functions![
     single_metrics_have_fields_of_their_own,
     a_model_file_scores_like_the_built_in_model,
     formats_with_the_same_samples_have_the_same_scores,
+    chroma_of_odd_sizes_is_whole_where_libvmaf_does_not_say_otherwise,
     grey_video_has_the_luma_scores,
     samples_above_the_depth_count_as_its_maximum,
     clip_and_transform_act_on_the_scores_alone,
@@ -241,6 +242,40 @@ fn formats_with_the_same_samples_have_the_same_scores() {
                 assert_report(&clip, &report);
             }
         }
+    }
+}
+
+/// The distortions are those of ColorVideoVDP's reference in Python, which reads all samples; libvmaf leaves out the last ones.
+fn chroma_of_odd_sizes_is_whole_where_libvmaf_does_not_say_otherwise() {
+    let expected = [
+        60.86723538792593,
+        60.46525765860148,
+        59.35046572363586,
+        57.94926760033425,
+        55.41101939574746,
+        55.49212542230639,
+    ];
+    let clip = clip("97x71_420_8bit");
+    for format in [VideoFormat::I420, VideoFormat::Nv12] {
+        let [reference, distorted] = [false, true].map(|distorted| Input::new(&clip, distorted, format));
+        let report = score(&[("features", "cvvdp;psnr")], &reference, &distorted).unwrap();
+        for (t, (frame, expected)) in report.frames.iter().zip(expected).enumerate() {
+            for (name, value) in &frame.features {
+                if name == "cvvdp_q" {
+                    assert!((value - expected).abs() < 1e-12 * expected, "{value}, not {expected}");
+                } else {
+                    assert_golden(&clip, t, name, *value, &clip.golden["features"][t][name]);
+                }
+            }
+            assert!(frame.features.iter().any(|(name, _)| name == "cvvdp_q"));
+        }
+        let provenance = report.pooled[0].provenance.as_ref().unwrap();
+        let reading = provenance.get::<String>("cvvdp").unwrap();
+        assert!(reading.contains("standard_4k (sRGB, 200 and 0.2 cd/m2, 250 lux"), "{reading}");
+        assert!(
+            reading.ends_with("matrix bt709, chroma center, limited range, 25/1 frames per second"),
+            "{reading}"
+        );
     }
 }
 

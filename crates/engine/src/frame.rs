@@ -36,7 +36,8 @@ pub struct Geometry {
     pub height: usize,
     /// Bits of all samples.
     pub depth: BitDepth,
-    /// Chroma size, `None` for grey formats.
+    /// Chroma size, `None` for grey formats. With an odd number of luma samples, subsampled chroma may be rounded up, as it
+    /// is in memory, or down.
     pub chroma: Option<(usize, usize)>,
 }
 
@@ -49,6 +50,14 @@ impl Geometry {
     /// Returns whether chroma has fewer columns, and fewer rows, than luma; `None` for grey formats.
     pub fn subsampled(&self) -> Option<(bool, bool)> {
         self.chroma.map(|(width, height)| (width < self.width, height < self.height))
+    }
+
+    /// Returns the same without the last column and row of subsampled chroma that belong to one luma sample only. libvmaf
+    /// does not look at these.
+    pub fn without_half_samples(self) -> Self {
+        let down = |chroma: usize, luma: usize| if chroma < luma { chroma.min(luma / 2) } else { chroma };
+        let chroma = self.chroma.map(|(width, height)| (down(width, self.width), down(height, self.height)));
+        Self { chroma, ..self }
     }
 }
 
@@ -242,6 +251,24 @@ impl Leased {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn half_samples_are_left_out_of_subsampled_chroma() {
+        let depth = BitDepth::new(8).unwrap();
+        let without =
+            |(width, height), chroma| Geometry { width, height, depth, chroma }.without_half_samples().chroma;
+        for (chroma, expected) in [
+            ((49, 34), (48, 33)),
+            ((48, 33), (48, 33)),
+            ((49, 67), (48, 67)),
+            ((97, 34), (97, 33)),
+            ((97, 67), (97, 67)),
+        ] {
+            assert_eq!(without((97, 67), Some(chroma)), Some(expected));
+        }
+        assert_eq!(without((96, 64), Some((48, 32))), Some((48, 32)));
+        assert_eq!(without((97, 67), None), None);
+    }
 
     #[test]
     fn packed_planes_follow_each_other() {

@@ -50,9 +50,8 @@ impl Layout {
             shift: format.shift()[index],
             first: (0, 0),
             subsampling: (format.w_sub()[index], format.h_sub()[index]),
-            // Rounded down, as libvmaf does: the last chroma sample of an odd size is not looked at.
-            width: info.width() as usize >> format.w_sub()[index],
-            height: info.height() as usize >> format.h_sub()[index],
+            width: format.scale_width(index as u8, info.width()) as usize,
+            height: format.scale_height(index as u8, info.height()) as usize,
             sample_size: bytes,
         }
     }
@@ -62,7 +61,8 @@ impl Layout {
     pub fn within(self, crop: Option<Crop>) -> Self {
         let Some(Crop { x, y, width, height }) = crop else { return self };
         let (columns, rows) = self.subsampling;
-        Self { first: (x >> columns, y >> rows), width: width >> columns, height: height >> rows, ..self }
+        let (width, height) = (width.div_ceil(1 << columns), height.div_ceil(1 << rows));
+        Self { first: (x >> columns, y >> rows), width, height, ..self }
     }
 
     /// Returns the bytes of the plane before the first sample that is read.

@@ -22,6 +22,15 @@ pub trait Metric: 'static {
     /// group.
     const OF_REFERENCE: bool = false;
 
+    /// True if it reads the last column and row of subsampled chroma that belong to one luma sample only, where they are
+    /// there. libvmaf's metrics do not.
+    const HALF_SAMPLES: bool = false;
+
+    /// Returns the part of frames that it reads.
+    fn part(geometry: Geometry) -> Geometry {
+        if Self::HALF_SAMPLES { geometry } else { geometry.without_half_samples() }
+    }
+
     /// Adds to the work what depends on the stream. Until then the work has the longest history.
     fn suit(_work: &mut Self::Work, _video: &Video, _geometry: Geometry) {}
 

@@ -100,7 +100,8 @@ impl PsnrSums {
     pub fn planes(&self, geometry: Geometry) -> [Option<PlaneError>; 3] {
         let plane =
             |sse, (width, height): (usize, usize)| PlaneError { sse, samples: (width * height) as u64 };
-        let chroma = |i: usize| Some(plane(self.chroma?[i], geometry.chroma?));
+        let size = geometry.without_half_samples().chroma;
+        let chroma = |i: usize| Some(plane(self.chroma?[i], size?));
         [Some(plane(self.y, (geometry.width, geometry.height))), chroma(0), chroma(1)]
     }
 }

@@ -109,7 +109,7 @@ pub fn blocks(extent: usize) -> usize {
 /// Computes the scores of a frame of this geometry, which has chroma.
 pub fn scores(sums: PsnrHvsSums, geometry: Geometry) -> PsnrHvsScores {
     let luma = (geometry.width, geometry.height);
-    let chroma = geometry.chroma.unwrap_or_default();
+    let chroma = geometry.without_half_samples().chroma.unwrap_or_default();
     let peak = geometry.depth.max();
     let mut means = [0.0; 3];
     for ((mean, sum), (width, height)) in means.iter_mut().zip(sums).zip([luma, chroma, chroma]) {

@@ -372,6 +372,7 @@ impl Metric for Ssimulacra2 {
     type Work = Ssimulacra2Work;
     /// One for each of the options.
     type Sums = Vec<PairSums>;
+    const HALF_SAMPLES: bool = true;
 
     fn suit(work: &mut Ssimulacra2Work, video: &Video, _geometry: Geometry) {
         work.video = *video;

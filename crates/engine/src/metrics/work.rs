@@ -72,18 +72,18 @@ impl Rules {
             of_reference: M::OF_REFERENCE,
             suit: |work, video, geometry| {
                 if let Some(mut own) = work.get::<M>().cloned() {
-                    M::suit(&mut own, video, geometry);
+                    M::suit(&mut own, video, M::part(geometry));
                     work.set::<M>(own);
                 }
             },
             doubt: |work, video| work.get::<M>().and_then(|work| M::doubt(work, video)),
             readings: |work, geometry| {
-                work.get::<M>().map(|work| M::readings(work, geometry)).unwrap_or_default()
+                work.get::<M>().map(|work| M::readings(work, M::part(geometry))).unwrap_or_default()
             },
             chroma: |work| work.get::<M>().is_some_and(M::chroma),
             lags: |work| work.get::<M>().map_or(0, M::lags),
             history: |work| work.get::<M>().map_or(0, M::history),
-            check: |work, geometry| work.get::<M>().map_or(Ok(()), |work| M::check(work, geometry)),
+            check: |work, geometry| work.get::<M>().map_or(Ok(()), |work| M::check(work, M::part(geometry))),
         }
     }
 }

@@ -400,6 +400,7 @@ impl Metric for Xpsnr {
     const NAME: &'static str = "xpsnr";
     type Work = XpsnrWork;
     type Sums = XpsnrSums;
+    const HALF_SAMPLES: bool = true;
 
     /// Rates that are unknown or variable have differences of the first order.
     fn suit(work: &mut XpsnrWork, video: &Video, _geometry: Geometry) {

@@ -5,7 +5,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use hipvmaf_engine::frame::{BitDepth, Component, Geometry, Picture, Samples};
+use hipvmaf_engine::frame::{BitDepth, Geometry, Picture};
 use hipvmaf_engine::metrics::feature_list;
 use hipvmaf_engine::model::ScoreOptions;
 use hipvmaf_engine::plan::Plan;
@@ -23,29 +23,13 @@ type Values = Vec<Option<f64>>;
 
 pub fn geometry(clip: &Clip) -> Geometry {
     let (half_w, half_h) = clip.halved;
-    let chroma = Some((clip.width >> u32::from(half_w), clip.height >> u32::from(half_h)));
+    let chroma =
+        Some((clip.width.div_ceil(1 << u32::from(half_w)), clip.height.div_ceil(1 << u32::from(half_h))));
     Geometry { width: clip.width, height: clip.height, depth: BitDepth::new(clip.depth).unwrap(), chroma }
 }
 
-/// Describes a frame as it lies in a file, where chroma is rounded up.
 pub fn picture<'a>(clip: &Clip, bytes: &'a [u8]) -> Picture<'a> {
-    let geometry = geometry(clip);
-    let size = geometry.sample_size();
-    let (w, h) = geometry.chroma.unwrap();
-    let (half_w, half_h) = clip.halved;
-    let columns = clip.width.div_ceil(1 << u32::from(half_w));
-    let rows = clip.height.div_ceil(1 << u32::from(half_h));
-    let component = |start: usize, width, height, stride: usize| Component {
-        samples: Samples::Host(&bytes[start * size..]),
-        width,
-        height,
-        stride: stride * size,
-        step: 1,
-        shift: 0,
-    };
-    let luma = clip.width * clip.height;
-    let chroma = [component(luma, w, h, columns), component(luma + columns * rows, w, h, columns)];
-    Picture { luma: component(0, clip.width, clip.height, clip.width), chroma: Some(chroma), lease: None }
+    Picture::packed(bytes, geometry(clip)).unwrap()
 }
 
 /// Scores frames of the clip's geometry. Returns the values of each rendition, and the totals of the first.
@@ -144,14 +128,14 @@ pub fn is_that_of_its_definition() {
             "cvvdp=display=iphone_14_pro:loc=left",
             (12, 1),
             &[
-                31.969077193241926,
-                31.149905923725516,
-                32.50018624781233,
-                34.47804775736888,
-                86.89375794867192,
-                43.65880676560274,
+                32.30107429096904,
+                31.46687164925437,
+                32.64923143505053,
+                34.54633301926207,
+                86.91070050740134,
+                43.616590596761064,
             ],
-            8.396793861242998,
+            8.393809183239721,
         ),
     ];
     for (name, options, rate, expected, jod) in cases {

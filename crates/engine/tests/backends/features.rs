@@ -38,7 +38,8 @@ fn session(features: &[Feature], geometry: Geometry) -> Result<Session, EngineEr
 
 fn geometry(clip: &Clip) -> Geometry {
     let (half_w, half_h) = clip.halved;
-    let chroma = Some((clip.width >> u32::from(half_w), clip.height >> u32::from(half_h)));
+    let chroma =
+        Some((clip.width.div_ceil(1 << u32::from(half_w)), clip.height.div_ceil(1 << u32::from(half_h))));
     let depth = BitDepth::new(clip.depth).unwrap();
     Geometry { width: clip.width, height: clip.height, depth, chroma }
 }

@@ -38,7 +38,8 @@ impl Clip {
     /// Creates content of one kind: noise, texture, a flat picture, a black and white picture, or equal pictures.
     fn new(kind: u32, distorted: bool, width: usize, height: usize, bits: u32, frames: usize) -> Self {
         let depth = BitDepth::new(bits).unwrap();
-        let geometry = Geometry { width, height, depth, chroma: Some((width / 2, height / 2)) };
+        let geometry =
+            Geometry { width, height, depth, chroma: Some((width.div_ceil(2), height.div_ceil(2))) };
         let (shift, interleaved) =
             if kind % 2 == 1 && (bits == 10 || bits == 12) { (16 - bits, true) } else { (0, kind % 2 == 1) };
         let mut clip = Self { geometry, shift, interleaved, frames: vec![] };
@@ -72,7 +73,9 @@ impl Clip {
             };
             (0..height).for_each(|y| (0..width).for_each(|x| put(sample(0, x, y))));
             for plane in 1..3 {
-                for (x, y) in (0..height / 2).flat_map(|y| (0..width / 2).map(move |x| (x, y))) {
+                for (x, y) in
+                    (0..height.div_ceil(2)).flat_map(|y| (0..width.div_ceil(2)).map(move |x| (x, y)))
+                {
                     if interleaved {
                         if plane == 1 {
                             put(sample(1, x, y));
@@ -89,7 +92,7 @@ impl Clip {
     }
 
     fn picture(&self, frame: usize) -> Picture<'_> {
-        let Geometry { width, height, .. } = self.geometry;
+        let Geometry { width, height, chroma, .. } = self.geometry;
         let size = self.geometry.sample_size();
         let data = &self.frames[frame][..];
         let component = |start: usize, width: usize, height: usize, step: usize| Component {
@@ -100,7 +103,7 @@ impl Clip {
             step,
             shift: self.shift,
         };
-        let (w, h) = (width / 2, height / 2);
+        let (w, h) = chroma.unwrap_or_default();
         let start = width * height;
         let chroma = match self.interleaved {
             true => [component(start, w, h, 2), component(start + 1, w, h, 2)],

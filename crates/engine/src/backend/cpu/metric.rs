@@ -36,7 +36,14 @@ pub struct Pictures<'a> {
     pub run: usize,
 }
 
-impl Pictures<'_> {
+impl<'a> Pictures<'a> {
+    /// Returns the pictures with chroma planes of the size of this geometry, which may be smaller; `None` if they have it.
+    fn within(&self, geometry: Geometry) -> Option<Self> {
+        let (size, [cb, cr]) = (geometry.chroma?, self.chroma.as_ref()?);
+        let chroma = [cb.within(size), cr.within(size)];
+        (cb.size() != size).then(|| Self { chroma: Some(chroma), ..self.clone() })
+    }
+
     /// Returns the number of distorted pictures.
     pub fn distorted(&self) -> usize {
         match &self.luma {
@@ -80,6 +87,8 @@ pub trait DynMetric: Send {
 
 struct WithSums<M: Metric> {
     metric: M,
+    /// The part of pictures that it reads.
+    part: Geometry,
     sums: Option<Vec<SumsOf<M>>>,
 }
 
@@ -89,11 +98,11 @@ impl<M: Metric> DynMetric for WithSums<M> {
     }
 
     fn remember(&mut self, pictures: &Pictures<'_>) {
-        self.metric.remember(pictures);
+        self.metric.remember(pictures.within(self.part).as_ref().unwrap_or(pictures));
     }
 
     fn compute(&mut self, pictures: &Pictures<'_>) {
-        self.sums = self.metric.compute(pictures);
+        self.sums = self.metric.compute(pictures.within(self.part).as_ref().unwrap_or(pictures));
     }
 
     fn take(&mut self, out: &mut [FrameSums]) -> Option<()> {
@@ -115,8 +124,10 @@ pub struct Registration {
 impl Registration {
     pub const fn of<M: Metric>() -> Self {
         let prepare: Prepare = |work, setup| {
-            let prepared = work.get::<M::Of>().map(|work| M::prepare(work, setup)).transpose()?;
-            let metric = |metric| Box::new(WithSums::<M> { metric, sums: None }) as Box<dyn DynMetric>;
+            let part = <M::Of as metrics::Metric>::part(setup.geometry);
+            let setup = Setup { geometry: part, ..*setup };
+            let prepared = work.get::<M::Of>().map(|work| M::prepare(work, &setup)).transpose()?;
+            let metric = |metric| Box::new(WithSums::<M> { metric, part, sums: None }) as Box<dyn DynMetric>;
             Ok(prepared.map(metric))
         };
         Self { prepare }

@@ -62,6 +62,11 @@ impl<'a, T: Sample> Plane<'a, T> {
         self.max
     }
 
+    /// Returns the part of the plane with at most this size.
+    fn within(self, (width, height): (usize, usize)) -> Self {
+        Self { width: self.width.min(width), height: self.height.min(height), ..self }
+    }
+
     /// Returns the number of samples in a row.
     pub fn width(&self) -> usize {
         self.width
@@ -243,12 +248,29 @@ impl<'a> PlaneGroup<'a> {
             }
         })
     }
+
+    /// Returns the size of the planes.
+    pub fn size(&self) -> (usize, usize) {
+        match self {
+            Self::U8(plane, _) => (plane.width, plane.height),
+            Self::U16(plane, _) => (plane.width, plane.height),
+        }
+    }
+
+    /// Returns the part of the planes with at most this size.
+    pub fn within(&self, size: (usize, usize)) -> Self {
+        match self {
+            Self::U8(reference, distorted) => {
+                Self::U8(reference.within(size), distorted.iter().map(|plane| plane.within(size)).collect())
+            }
+            Self::U16(reference, distorted) => {
+                Self::U16(reference.within(size), distorted.iter().map(|plane| plane.within(size)).collect())
+            }
+        }
+    }
 }
 
 /// The planes of one picture: luma, and the two chroma planes if they are needed.
-///
-/// Chroma planes have the size libvmaf gives them: a subsampled axis of `n` luma samples has `floor(n / 2)` chroma
-/// samples.
 #[derive(Clone, Copy, Debug)]
 pub struct Frame<'a> {
     /// Y.

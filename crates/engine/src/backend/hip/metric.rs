@@ -14,6 +14,7 @@ use crate::frame::Geometry;
 use crate::metrics::{self, FrameSums, Work};
 
 /// The parameters that metrics are prepared for.
+#[derive(Clone, Copy)]
 pub struct Setup<'a> {
     pub device: &'a Arc<Device>,
     /// The work of all metrics.
@@ -219,7 +220,8 @@ pub struct Registration {
 impl Registration {
     pub const fn of<M: Metric>() -> Self {
         let prepare: Prepare = |setup| {
-            let metric = setup.work.get::<M::Of>().map(|work| M::prepare(work, setup)).transpose()?;
+            let setup = Setup { geometry: <M::Of as metrics::Metric>::part(setup.geometry), ..*setup };
+            let metric = setup.work.get::<M::Of>().map(|work| M::prepare(work, &setup)).transpose()?;
             Ok(metric.map(|metric| Box::new(metric) as Box<dyn DynMetric>))
         };
         Self {

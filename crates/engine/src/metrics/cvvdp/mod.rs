@@ -235,6 +235,7 @@ impl Metric for Cvvdp {
     const NAME: &'static str = "cvvdp";
     type Work = CvvdpWork;
     type Sums = CvvdpSums;
+    const HALF_SAMPLES: bool = true;
 
     fn suit(work: &mut CvvdpWork, video: &Video, _geometry: Geometry) {
         work.suit(video);

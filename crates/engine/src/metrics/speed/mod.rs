@@ -182,7 +182,7 @@ impl PlaneScaling {
 
     /// Returns the size of the planes of this geometry if they have statistics.
     fn fits(&self, geometry: Geometry) -> Result<(usize, usize), SpeedMisfit> {
-        let (width, height) = geometry.chroma.ok_or(SpeedMisfit::NoChroma)?;
+        let (width, height) = geometry.without_half_samples().chroma.ok_or(SpeedMisfit::NoChroma)?;
         let enough = |samples: usize| self.prescaled(samples) >> DECIMATION >= BLOCK;
         if enough(width) && enough(height) {
             return Ok((width, height));
