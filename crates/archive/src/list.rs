@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! The list of titles: CSV with the header `name,reference,distorted`, or one JSON object per line. Further fields
-//! are options of `score` by their long names.
+//! The list of titles: CSV with the header `name,reference,distorted`, or JSON objects, one after the other or in an
+//! array. Further fields are options of `score` by their long names.
 
 use std::collections::HashSet;
 use std::path::Path;
 
 use clap::{Args as _, Command};
-use serde_json::{Map, Value};
+use serde_json::{Deserializer, Map, Value};
 
 use score::error::Error;
 
@@ -20,6 +20,12 @@ pub struct Entry {
     pub options: Vec<(String, String)>,
 }
 
+/// Fields that every title has.
+const FIELDS: [&str; 3] = ["name", "reference", "distorted"];
+
+/// Longest name in bytes. File systems take names of 255, and results are called NAME.json.
+const LONGEST_NAME: usize = 250;
+
 /// Options that belong to a run and not to a title.
 const OF_RUN: [&str; 9] =
     ["results", "no-provenance", "report", "worst", "json", "x264", "backend", "threads", "decoder"];
@@ -28,14 +34,22 @@ const OF_RUN: [&str; 9] =
 pub fn read(path: &Path) -> Result<Vec<Entry>, Error> {
     let failed = |why: String| Error::Usage(format!("{}: {why}", path.display()));
     let text = std::fs::read_to_string(path).map_err(|error| failed(error.to_string()))?;
-    let is_json = text.trim_start().starts_with('{');
-    let records = if is_json { json(&text) } else { csv(&text) };
+    // Spreadsheets begin their files with a byte order mark.
+    let text = text.trim_start_matches('\u{feff}');
+    let records = match text.trim_start().chars().next() {
+        None => Ok(vec![]),
+        Some('{' | '[') => json(text),
+        Some(_) => csv(text),
+    };
     let entries: Vec<_> = records.map_err(&failed)?;
     let entries = entries
         .into_iter()
         .enumerate()
         .map(|(i, record)| entry(record).map_err(|why| failed(format!("title {}: {why}", i + 1))));
     let entries = entries.collect::<Result<Vec<_>, _>>()?;
+    if entries.is_empty() {
+        return Err(failed("it has no titles".into()));
+    }
     let mut names = HashSet::new();
     match entries.iter().find(|entry| !names.insert(&entry.name)) {
         Some(entry) => {
@@ -50,6 +64,12 @@ type Record = Vec<(String, String)>;
 fn csv(text: &str) -> Result<Vec<Record>, String> {
     let mut reader = csv::ReaderBuilder::new().trim(csv::Trim::All).from_reader(text.as_bytes());
     let header = reader.headers().map_err(|error| error.to_string())?.clone();
+    if !header.iter().any(|name| FIELDS.contains(&name)) {
+        return Err(
+            "its first line is no header; begin the list with name,reference,distorted, separated by commas"
+                .into(),
+        );
+    }
     let records = reader.records().map(|record| {
         let record = record.map_err(|error| error.to_string())?;
         Ok(header.iter().zip(&record).map(|(name, value)| (name.to_owned(), value.to_owned())).collect())
@@ -58,22 +78,36 @@ fn csv(text: &str) -> Result<Vec<Record>, String> {
 }
 
 fn json(text: &str) -> Result<Vec<Record>, String> {
-    let objects = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
-    let records = objects.map(|(i, line)| {
-        let object: Map<String, Value> =
-            serde_json::from_str(line).map_err(|error| format!("line {}: {error}", i + 1))?;
-        let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-        let values = object.iter().flat_map(|(name, value)| {
-            let values = value.as_array().map_or(std::slice::from_ref(value), Vec::as_slice);
-            values.iter().map(|value| (name.clone(), text(value))).collect::<Vec<_>>()
-        });
-        Ok(values.collect())
+    type Object = Map<String, Value>;
+    let objects = match text.trim_start().starts_with('[') {
+        true => serde_json::from_str(text),
+        false => Deserializer::from_str(text).into_iter().collect::<Result<Vec<Object>, _>>(),
+    };
+    let records = objects.map_err(|error| error.to_string())?.into_iter().map(|object| {
+        let mut record = vec![];
+        for (name, value) in object {
+            let values = if let Value::Array(values) = value { values } else { vec![value] };
+            for value in values {
+                record.push((name.clone(), text_of(&name, value)?));
+            }
+        }
+        Ok(record)
     });
     records.collect()
 }
 
+/// Returns a JSON value as the text of a field.
+fn text_of(name: &str, value: Value) -> Result<String, String> {
+    match value {
+        Value::Null => Ok(String::new()),
+        Value::String(text) => Ok(text),
+        Value::Bool(_) | Value::Number(_) => Ok(value.to_string()),
+        Value::Array(_) | Value::Object(_) => Err(format!("{name} is neither a value nor a list of values")),
+    }
+}
+
 fn entry(record: Record) -> Result<Entry, String> {
-    let mut fields = ["name", "reference", "distorted"].map(|name| (name, String::new()));
+    let mut fields = FIELDS.map(|name| (name, String::new()));
     let known = score::Args::augment_args(Command::new("score"));
     let mut options = vec![];
     for (name, value) in record {
@@ -99,10 +133,16 @@ fn entry(record: Record) -> Result<Entry, String> {
         return Err(format!("{field} is missing; the header of a list is name,reference,distorted"));
     }
     let [name, reference, distorted] = fields.map(|(_, value)| value);
-    // Results files get this name.
-    if name.contains(['/', '\0']) || name.starts_with('.') {
+    if name.contains('/') || name.contains(char::is_control) || name.starts_with('.') {
         return Err(format!(
-            "{name} cannot be a name: results are files of this name, so it has no slash and begins with no dot"
+            "{name:?} cannot be a name: results are files of this name, so it has no slash, no line ends or other control \
+             characters, and begins with no dot"
+        ));
+    }
+    if name.len() > LONGEST_NAME {
+        return Err(format!(
+            "{name:?} cannot be a name: results are files of this name, so it has at most {LONGEST_NAME} bytes, and not {}",
+            name.len()
         ));
     }
     Ok(Entry { name, reference, distorted, options })
@@ -123,9 +163,11 @@ mod tests {
     fn lists_are_csv_or_json() {
         let csv = "name,reference,distorted,model,model,strict\na,\"r, 1.mp4\",d.mkv,x,,true\nb,r,d,x,y,\n";
         let json = r#"{"name": "a", "reference": "r, 1.mp4", "distorted": "d.mkv", "model": "x", "strict": true}
-            {"name": "b", "reference": "r", "distorted": "d", "model": ["x", "y"]}"#;
-        for text in [csv, json] {
-            let [a, b] = &entries(text).unwrap()[..] else { panic!("two titles") };
+            {"name": "b", "reference": "r", "distorted": "d", "model": ["x", "y"], "feature": null}"#;
+        let array = format!("[{}]", json.replacen("}\n", "},\n", 1));
+        let marked = format!("\u{feff}\n{csv}");
+        for text in [csv, json, &array, &array.replace(", ", ",\n"), &marked] {
+            let [a, b] = &entries(text).unwrap()[..] else { panic!("two titles: {text}") };
             assert_eq!(
                 (a.name.as_str(), a.reference.as_str(), a.distorted.as_str()),
                 ("a", "r, 1.mp4", "d.mkv")
@@ -138,7 +180,23 @@ mod tests {
 
     #[test]
     fn lists_that_cannot_be_meant_are_refused() {
+        let long = format!("name,reference,distorted\n{},r,d\n", "x".repeat(251));
+        assert!(entries(&long.replacen('x', "", 1)).is_ok());
         for (text, why) in [
+            ("", "no titles"),
+            (" \n", "no titles"),
+            ("[]", "no titles"),
+            ("name,reference,distorted\n", "no titles"),
+            ("a,r,d\n", "no header"),
+            ("a,r,d\nb,r,e\n", "no header"),
+            ("name;reference;distorted\na;r;d\n", "separated by commas"),
+            ("name,reference,distorted\na,r\n", "2 fields"),
+            (&long, "at most 250 bytes, and not 251"),
+            ("name,reference,distorted\n\"a\nb\",r,d\n", "\"a\\nb\" cannot be a name"),
+            ("name,reference,distorted\na\u{1b}[2J,r,d\n", "\\u{1b}"),
+            (r#"[{"name": "a", "reference": "r", "distorted": {"path": "d"}}]"#, "distorted is neither"),
+            (r#"["a"]"#, "line 1"),
+            (r#"{"name": "a", "reference": "r", "distorted": "d"} b"#, "line 1"),
             ("name,reference,distorted\na,r,d\na,r,e\n", "a repeats"),
             ("name,reference,distorted\na/b,r,d\n", "no slash"),
             ("name,reference,distorted\n..,r,d\n", "no dot"),
