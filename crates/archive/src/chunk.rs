@@ -4,21 +4,22 @@
 
 use std::fs::{self, File};
 use std::hash::{BuildHasher, RandomState};
-use std::io::{self, BufRead, BufReader, BufWriter, Seek, SeekFrom, Write};
+use std::io::{self, BufRead, BufReader, BufWriter, Read as _, Write};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use gst::ClockTime;
 use gsthipvmaf::exact::{self, Line};
 use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
 
 use super::boundary::{Boundary, Tap};
-use super::manifest::{Chunk, Title};
+use super::manifest::{Chunk, Title, hex};
 use score::command::{self, Decided, Prepared};
 use score::error::Error;
 use score::{self, Outcome};
 
-/// Header line of a chunk's file; the lines of the element follow it.
+/// Header line of a chunk's file. The lines of the element follow it, and the checksum of all of them comes last.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Head {
     /// Hash of everything that the scores depend on.
@@ -43,45 +44,100 @@ pub struct Head {
 /// An opened file of a scored chunk.
 pub struct Scored {
     pub head: Head,
-    file: BufReader<File>,
+    lines: io::Take<BufReader<File>>,
 }
 
 impl Scored {
     /// Opens the results of a chunk. Returns `None` unless they are complete and belong to this plan.
     pub fn open(folder: &Path, title: &Title, chunk: &Chunk) -> Result<Option<Self>, Error> {
+        let Some(scored) = Self::parse(folder, title, chunk)? else { return Ok(None) };
+        Ok((content(&title.result(folder, chunk))? == Content::Intact).then_some(scored))
+    }
+
+    /// Reads the header of a chunk's results, without the checksum of the rows.
+    pub fn head(folder: &Path, title: &Title, chunk: &Chunk) -> Result<Option<Head>, Error> {
+        Ok(Self::parse(folder, title, chunk)?.map(|scored| scored.head))
+    }
+
+    fn parse(folder: &Path, title: &Title, chunk: &Chunk) -> Result<Option<Self>, Error> {
         let path = title.result(folder, chunk);
-        let mut file = match File::open(&path) {
+        let file = match File::open(&path) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(Error::Failed(format!("{}: {error}", path.display()))),
         };
-        if !is_ended(&mut file)? {
-            return Ok(None);
-        }
+        let length = file.metadata()?.len();
         let mut file = BufReader::new(file);
-        let mut line = String::new();
-        file.read_line(&mut line)?;
-        let head = serde_json::from_str::<Head>(&line).ok();
+        let mut line = vec![];
+        file.read_until(b'\n', &mut line)?;
+        let head = serde_json::from_slice::<Head>(&line).ok();
+        let lines = file.take(length.saturating_sub(line.len() as u64 + Checksum::LENGTH));
         let key = title.key(chunk)?;
-        Ok(head.filter(|head| head.key == key).map(|head| Self { head, file }))
+        Ok(head.filter(|head| head.key == key).map(|head| Self { head, lines }))
     }
 
     /// Reads the lines that the element wrote.
     pub fn lines(self) -> impl Iterator<Item = io::Result<Line>> {
-        exact::read(self.file)
+        exact::read(self.lines)
     }
 }
 
-/// Returns true if the file has its last line, so that it was written completely.
-fn is_ended(file: &mut File) -> io::Result<bool> {
-    const LAST: u64 = 1 << 16;
-    let length = file.metadata()?.len();
-    file.seek(SeekFrom::Start(length.saturating_sub(LAST)))?;
-    let mut end = vec![];
-    io::Read::read_to_end(file, &mut end)?;
-    file.seek(SeekFrom::Start(0))?;
-    let last = end.strip_suffix(b"\n").and_then(|end| end.rsplit(|byte| *byte == b'\n').next());
-    Ok(last.is_some_and(|line| line.starts_with(b"{\"ending\":") && line.ends_with(b"}")))
+/// State of a chunk's file.
+#[derive(Debug, PartialEq, Eq)]
+enum Content {
+    /// It was written completely, and has not changed since.
+    Intact,
+    /// It ends without a checksum.
+    Incomplete,
+    /// Its rows are not those of its checksum.
+    Changed,
+}
+
+/// Reads a chunk's file and compares it with its checksum.
+fn content(path: &Path) -> io::Result<Content> {
+    let mut file = File::open(path)?;
+    let Some(length) = file.metadata()?.len().checked_sub(Checksum::LENGTH) else {
+        return Ok(Content::Incomplete);
+    };
+    let mut hash = Sha256::new();
+    io::copy(&mut (&mut file).take(length), &mut hash)?;
+    let mut last = vec![];
+    file.read_to_end(&mut last)?;
+    Ok(match serde_json::from_slice::<Checksum>(&last) {
+        Ok(Checksum { sha256 }) if sha256 == hex(hash) => Content::Intact,
+        Ok(_) => Content::Changed,
+        Err(_) => Content::Incomplete,
+    })
+}
+
+/// Last line of a chunk's file.
+#[derive(Deserialize, Serialize)]
+struct Checksum {
+    /// SHA-256 of everything before this line.
+    sha256: String,
+}
+
+impl Checksum {
+    /// Bytes of the line: `{"sha256":"`, 64 digits, `"}` and a line feed.
+    const LENGTH: u64 = 11 + 64 + 3;
+}
+
+/// Writes, and computes the checksum of what was written.
+struct Summed<T> {
+    out: T,
+    hash: Sha256,
+}
+
+impl<T: Write> Write for Summed<T> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.out.write(bytes)?;
+        self.hash.update(&bytes[..written]);
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
 }
 
 /// Options of a run that the scores do not depend on.
@@ -171,7 +227,7 @@ fn score_missing(
     files: &Files,
 ) -> Result<Completion, Error> {
     title.check_inputs()?;
-    if how.earlier <= 0.0 && Scored::open(folder, title, chunk)?.is_some() {
+    if Scored::open(folder, title, chunk)?.is_some_and(|scored| scored.head.earlier >= how.earlier) {
         return Ok(Completion::AlreadyValid);
     }
     score(folder, title, chunk, how, files)
@@ -244,9 +300,12 @@ fn score(
     };
     let result = title.result(folder, chunk);
     let mut write = || {
-        let mut out = BufWriter::new(File::create(&files.result)?);
-        out.write_all((serde_json::to_string(&head)? + "\n").as_bytes())?;
-        io::copy(&mut lines, &mut out)?;
+        let out = BufWriter::new(File::create(&files.result)?);
+        let mut summed = Summed { out, hash: Sha256::new() };
+        summed.write_all((serde_json::to_string(&head)? + "\n").as_bytes())?;
+        io::copy(&mut lines, &mut summed)?;
+        let Summed { mut out, hash } = summed;
+        out.write_all((serde_json::to_string(&Checksum { sha256: hex(hash) })? + "\n").as_bytes())?;
         out.flush()?;
         out.get_ref().sync_all()?;
         fs::rename(&files.result, &result)?;
@@ -266,7 +325,7 @@ fn damaged(title: &Title, chunk: &Chunk, outcome: &Outcome) -> Vec<String> {
 
 /// Returns the damage noted in the results of a chunk; none if there are no results.
 pub fn damage(folder: &Path, title: &Title, chunk: &Chunk) -> Result<Vec<String>, Error> {
-    Ok(Scored::open(folder, title, chunk)?.map(|scored| scored.head.damaged).unwrap_or_default())
+    Ok(Scored::head(folder, title, chunk)?.map(|head| head.damaged).unwrap_or_default())
 }
 
 /// Returns the reason why a chunk has no results, as far as it is known.
@@ -275,6 +334,9 @@ pub fn why_missing(folder: &Path, title: &Title, chunk: &Chunk) -> String {
         .is_ok_and(|lock| matches!(lock.try_lock(), Err(fs::TryLockError::WouldBlock)));
     if busy {
         return "is being scored".into();
+    }
+    if matches!(content(&title.result(folder, chunk)), Ok(Content::Changed)) {
+        return "its results were changed after it was scored".into();
     }
     match fs::read_to_string(title.work(folder, chunk, "failed")) {
         Ok(why) if why.is_empty() => "was started, and the disk was too full to record the result".into(),

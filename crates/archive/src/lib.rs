@@ -6,7 +6,7 @@
 //! scored independently, together with the surrounding frames that its scores depend on, and its file appears
 //! complete or not at all. `merge` joins the chunks of a title into the same file that `score` writes for the whole
 //! title. Nothing is assumed about decoding from the middle of a file: neighbouring chunks overlap, and the frames
-//! that both decode must have the same samples (`boundary`). A title that cannot be cut is one chunk. `submit` hands
+//! that both decode must have the same samples (`boundary`), or are decoded again (`repair`). A title that cannot be cut is one chunk. `submit` hands
 //! the chunks to a cluster: `slurm`, `ray`, or this machine.
 
 mod boundary;
@@ -15,17 +15,21 @@ mod list;
 mod manifest;
 mod merge;
 mod plan;
+mod progress;
 mod ray;
+mod repair;
 mod run;
 mod slurm;
 mod status;
 mod submit;
+mod summary;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Subcommand;
 
+use manifest::Title;
 use score::error::{DAMAGED, Error};
 use score::interrupt;
 use submit::Cluster;
@@ -82,6 +86,15 @@ fn submit_here(args: &submit::Args, jobs: u16) -> Result<ExitCode, Error> {
     }
     let merged = merge::run(&args.merge)?;
     Ok(if scored == ExitCode::SUCCESS { merged } else { scored })
+}
+
+/// Returns the advice to score a title as one chunk.
+fn as_whole(folder: &Path, title: &Title) -> String {
+    format!(
+        "score it as one chunk: hipvmaf archive plan LIST -o {} --whole {}",
+        word(&folder.to_string_lossy()),
+        word(&title.name)
+    )
 }
 
 /// Quotes a word for a shell.

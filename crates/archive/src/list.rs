@@ -166,7 +166,7 @@ mod tests {
             {"name": "b", "reference": "r", "distorted": "d", "model": ["x", "y"], "feature": null}"#;
         let array = format!("[{}]", json.replacen("}\n", "},\n", 1));
         let marked = format!("\u{feff}\n{csv}");
-        for text in [csv, json, &array, &array.replace(", ", ",\n"), &marked] {
+        for text in [csv, json, &array, &array.replace(", \"", ",\n\""), &marked] {
             let [a, b] = &entries(text).unwrap()[..] else { panic!("two titles: {text}") };
             assert_eq!(
                 (a.name.as_str(), a.reference.as_str(), a.distorted.as_str()),

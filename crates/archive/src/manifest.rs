@@ -16,7 +16,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
-use engine::metrics::feature_list;
+use engine::metrics::{Extractor, feature_list};
 use engine::model::{Model, ScoreOptions};
 use engine::plan::Plan;
 use gst::ClockTime;
@@ -28,7 +28,7 @@ use score::{self, Kept};
 
 const FILE: &str = "manifest.json";
 /// Format version of the manifest and of the chunks' files.
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 
 /// The plan.
 #[derive(Deserialize, Serialize)]
@@ -56,6 +56,11 @@ pub struct Title {
     /// How its frames are paired; `None` if that was not examined.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pairing: Option<Paired>,
+    /// Number of frames of the reference; 0 if it is unknown.
+    pub frames: u64,
+    /// Differences between its videos, as `score` notes them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub findings: Vec<String>,
     /// Damage found in its videos while planning.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub damaged: Vec<String>,
@@ -230,11 +235,22 @@ impl Title {
         let args = self.args(&[])?;
         let failed = |error: String| Error::Usage(format!("{}: {error}", self.name));
         let models = args.models.iter().map(|name| Model::load(name)).collect::<Result<Vec<_>, _>>();
-        let features = feature_list::parse(&args.features.join(";"), &[]);
-        let features = features.map_err(|error| failed(error.to_string()))?;
+        let features = self.extractors(&args)?;
         let features: Vec<_> = features.iter().flat_map(|extractor| extractor.features(true)).collect();
         let models = models.map_err(|error| failed(error.to_string()))?;
         Plan::new(models, &features, ScoreOptions::default()).map_err(|error| failed(error.to_string()))
+    }
+
+    /// Returns the names of the features that were asked for.
+    pub fn features(&self) -> Result<Vec<String>, Error> {
+        let extractors = self.extractors(&self.args(&[])?)?;
+        let features = extractors.iter().flat_map(|extractor| extractor.features(true));
+        Ok(features.map(|feature| feature.key).collect())
+    }
+
+    fn extractors(&self, args: &score::Args) -> Result<Vec<Extractor>, Error> {
+        let extractors = feature_list::parse(&args.features.join(";"), &[]);
+        extractors.map_err(|error| Error::Usage(format!("{}: {error}", self.name)))
     }
 
     /// Returns the models with the current hashes of their files.
@@ -278,6 +294,11 @@ impl Title {
     /// Returns the path of a temporary file of a chunk.
     pub fn work(&self, folder: &Path, chunk: &Chunk, what: &str) -> PathBuf {
         folder.join("work").join(&self.name).join(format!("{}.{what}", chunk.number))
+    }
+
+    /// Returns the number of reference frames in a chunk; 0 if it is unknown.
+    pub fn frames_of(&self, chunk: &Chunk) -> u64 {
+        chunk.part.map_or(self.frames, |part| part.frames.1.saturating_sub(part.frames.0))
     }
 
     /// Returns the name of a chunk for users.

@@ -3,7 +3,8 @@
 //! The command `archive merge`: joins the results of chunks into results of titles.
 //!
 //! The rows of all chunks pass in order through the element's own writer, without the overlaps and with the frame
-//! numbers of the whole title. So every pooled value equals that of the whole title.
+//! numbers of the whole title. So every pooled value equals that of the whole title. The summary of all titles has the
+//! same values.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -13,20 +14,21 @@ use std::time::Duration;
 use engine::session::Totals;
 use gsthipvmaf::exact::Line;
 use gsthipvmaf::message::ScoreState;
-use gsthipvmaf::results::{Ending, FileFormat, Heading, Results};
+use gsthipvmaf::results::{Ending, FileFormat, Heading, Results, Row};
 use watch::output::Place;
 
 use super::chunk::{self, Head, Scored};
 use super::manifest::{Chunk, Manifest, Title};
-use super::{complete_unless, word};
+use super::summary::{self, Row as SummaryRow};
+use super::{as_whole, complete_unless, repair, word};
 use score::error::Error;
-use score::output;
+use score::{Frame, Rung, Scores, output};
 
 #[derive(clap::Args)]
 pub struct Args {
     /// Folder of the plan
     pub folder: PathBuf,
-    /// Folder for the results, one file NAME.json per title
+    /// Folder for the results: one file NAME.json per title, and summary.csv and summary.html of all titles
     #[arg(short = 'o', long = "output", value_name = "OUT")]
     pub output: PathBuf,
     /// Omit version, backend and speed, so that results of two runs can be compared
@@ -40,22 +42,36 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     std::fs::create_dir_all(&args.output)
         .map_err(|error| Error::Failed(format!("cannot create {}: {error}", args.output.display())))?;
     let (mut written, mut damaged) = (0, 0);
+    let mut rows = vec![];
     for title in &manifest.titles {
         match merge(args, title) {
-            Ok(texts) => {
+            Ok(Merged { row, damaged: texts }) => {
                 written += 1;
                 damaged += usize::from(!texts.is_empty());
                 texts.iter().for_each(|text| eprintln!("warning: {}: {text}", title.name));
+                rows.push(row);
             }
-            Err(error) => eprintln!("error: {}: {error}", title.name),
+            Err(error) => {
+                eprintln!("error: {}: {error}", title.name);
+                rows.push(SummaryRow::missing(title, error.to_string()));
+            }
         }
     }
+    summary::write(&args.output, rows)?;
     output::print(format_args!("{written} of {} titles written", manifest.titles.len()))?;
     Ok(complete_unless(written == manifest.titles.len(), damaged > 0))
 }
 
-/// Writes the results of a title, and returns the damage in its videos.
-fn merge(args: &Args, title: &Title) -> Result<Vec<String>, Error> {
+/// A title that was written.
+struct Merged {
+    /// Its row in the summary.
+    row: SummaryRow,
+    /// Damage in its videos.
+    damaged: Vec<String>,
+}
+
+/// Writes the results of a title.
+fn merge(args: &Args, title: &Title) -> Result<Merged, Error> {
     if let Some(problem) = &title.problem {
         return Err(Error::Failed(format!("could not be planned: {problem}")));
     }
@@ -68,7 +84,7 @@ fn merge(args: &Args, title: &Title) -> Result<Vec<String>, Error> {
         chunks.push((chunk, scored));
     }
     let heads: Vec<_> = chunks.iter().map(|(chunk, scored)| (*chunk, &scored.head)).collect();
-    heads.windows(2).try_for_each(|pair| check_boundary(&args.folder, title, pair[0], pair[1]))?;
+    heads.windows(2).try_for_each(|pair| check_boundary(&args.folder, title, pair[0].1, pair[1]))?;
     heads.iter().try_for_each(|(chunk, head)| check(args, title, chunk, head))?;
     let folder = tempfile::Builder::new().prefix(".hipvmaf-").tempdir_in(&args.output)?;
     let path = folder.path().join("results.json");
@@ -80,8 +96,9 @@ fn merge(args: &Args, title: &Title) -> Result<Vec<String>, Error> {
         }
     }
     let taken: f64 = heads.iter().map(|(_, head)| head.taken).sum();
-    Whole {
+    let row = Whole {
         title,
+        figures: Figures::of(title)?,
         results,
         taken,
         damaged: &damaged,
@@ -91,44 +108,28 @@ fn merge(args: &Args, title: &Title) -> Result<Vec<String>, Error> {
         ending: None,
     }
     .write(chunks)
-    .map_err(|why| Error::Failed(format!("{why}; {}", as_whole(args, title))))?;
+    .map_err(|why| Error::Failed(format!("{why}; {}", as_whole(&args.folder, title))))?;
     let target = args.output.join(format!("{}.json", title.name));
     match Place::of(&target)? {
         Place::File(target) => std::fs::rename(&path, target)?,
         Place::Stream(mut out) => drop(std::io::copy(&mut File::open(&path)?, &mut out)?),
     }
-    Ok(damaged)
+    Ok(Merged { row, damaged })
 }
 
-/// Returns the advice to score a title as one chunk.
-fn as_whole(args: &Args, title: &Title) -> String {
-    format!(
-        "score it as one chunk: hipvmaf archive plan LIST -o {} --whole {}",
-        word(&args.folder.to_string_lossy()),
-        word(&title.name)
-    )
-}
-
-/// Returns an error unless neighbouring chunks have decoded their common frames to the same samples.
+/// Returns an error unless a chunk goes on where the one before it ends.
 fn check_boundary(
     folder: &Path,
     title: &Title,
-    (_, ours): (&Chunk, &Head),
-    (chunk, next): (&Chunk, &Head),
+    before: &Head,
+    (chunk, head): (&Chunk, &Head),
 ) -> Result<(), Error> {
-    let Some(difference) = ours.tail.difference(&next.head) else { return Ok(()) };
+    let Some(mismatch) = repair::mismatch(before, head) else { return Ok(()) };
     let name = title.chunk_name(chunk);
-    // Decoding from the beginning of the file is always exact.
-    let before = chunk.part.and_then(|part| part.head).map_or(0.0, |head| head.from as f64 / 1e9);
-    let (again, earlier) = match next.earlier < before {
-        true => (name.clone(), (2.0 * next.earlier).max(10.0).min(before.ceil())),
-        false => (format!("{}/{}", title.name, chunk.number - 1), before.ceil()),
-    };
     Err(Error::Failed(format!(
-        "chunk {name} does not go on where the one before ends: {difference}; decode from an earlier key frame: hipvmaf \
-         archive run {} {} --earlier {earlier}",
+        "chunk {name} {mismatch}; repair it with: hipvmaf archive run {} {}",
         word(&folder.to_string_lossy()),
-        word(&again)
+        word(&name)
     )))
 }
 
@@ -136,7 +137,8 @@ fn check_boundary(
 fn check(args: &Args, title: &Title, chunk: &Chunk, head: &Head) -> Result<(), Error> {
     let Some(part) = chunk.part else { return Ok(()) };
     let name = title.chunk_name(chunk);
-    let failed = |why: &str| Err(Error::Failed(format!("chunk {name}: {why}; {}", as_whole(args, title))));
+    let failed =
+        |why: &str| Err(Error::Failed(format!("chunk {name}: {why}; {}", as_whole(&args.folder, title))));
     if head.changed {
         return failed("the video format changes inside it");
     }
@@ -148,9 +150,64 @@ fn check(args: &Args, title: &Title, chunk: &Chunk, head: &Head) -> Result<(), E
     Ok(())
 }
 
+/// Values of the frames of a title for the summary.
+struct Figures {
+    /// Columns of the models, then of the features that were asked for.
+    columns: Vec<usize>,
+    scores: Scores,
+}
+
+impl Figures {
+    fn of(title: &Title) -> Result<Self, Error> {
+        let plan = title.plan()?;
+        let models = plan.models.iter().map(|planned| (planned.model.name().to_owned(), planned.column));
+        let (models, mut columns): (Vec<_>, Vec<_>) = models.unzip();
+        let features = title.features()?;
+        let features = features.into_iter().filter_map(|key| {
+            let column = plan.columns.iter().position(|name| *name == key)?;
+            Some((key, column))
+        });
+        let (features, others): (Vec<_>, Vec<_>) = features.unzip();
+        columns.extend(others);
+        let scores = Scores {
+            label: title.name.clone(),
+            models,
+            features,
+            frames: vec![],
+            offset: None,
+            rung: Rung::default(),
+            pairing: None,
+            aggregates: vec![],
+            sections: vec![],
+        };
+        Ok(Self { columns, scores })
+    }
+
+    fn add(&mut self, row: &Row) {
+        if row.state == ScoreState::Scored {
+            let value = |column: &usize| row.values.get(*column).copied().unwrap_or(f64::NAN);
+            self.scores.frames.push(Frame {
+                index: i32::try_from(row.index).unwrap_or(i32::MAX),
+                time: row.running_time,
+                scores: self.columns.iter().map(value).collect(),
+            });
+        }
+    }
+
+    /// Returns the row of the summary.
+    fn end(mut self, title: &Title, ending: &Ending, damaged: &[String]) -> SummaryRow {
+        let count =
+            |name: &str| ending.frames.iter().find(|(of, _)| of == name).map_or(0, |(_, count)| *count);
+        let aggregates = ending.aggregates.iter();
+        self.scores.aggregates = aggregates.map(|(name, value)| (name.to_string(), *value)).collect();
+        SummaryRow::scored(title, &self.scores, damaged, ["scored", "unpaired"].map(count))
+    }
+}
+
 /// A title that is being joined.
 struct Whole<'a> {
     title: &'a Title,
+    figures: Figures,
     results: Results,
     taken: f64,
     /// Damage in its videos, from all chunks.
@@ -163,14 +220,15 @@ struct Whole<'a> {
 }
 
 impl Whole<'_> {
-    fn write(mut self, chunks: Vec<(&Chunk, Scored)>) -> Result<(), Error> {
+    /// Writes the chunks, and returns the title's row in the summary.
+    fn write(mut self, chunks: Vec<(&Chunk, Scored)>) -> Result<SummaryRow, Error> {
         for (chunk, scored) in chunks {
             let head = scored.head.clone();
             let mut rows = 0;
             for line in scored.lines().skip_while(|line| !matches!(line, Ok(Line::Heading(_)))) {
                 match (line?, chunk.part) {
                     (Line::Heading(heading), _) => self.begin(*heading)?,
-                    (Line::Row(row), None) => self.results.row(&row)?,
+                    (Line::Row(row), None) => self.row(&row)?,
                     (Line::Row(mut row), Some(part)) if part.has(row.running_time.nseconds()) => {
                         let own = head.before..head.before + head.own;
                         if !own.contains(&row.index) || row.state != ScoreState::Scored {
@@ -179,7 +237,7 @@ impl Whole<'_> {
                         row.index = row.index - head.before + self.index;
                         rows += 1;
                         self.totals += &row.totals;
-                        self.results.row(&row)?;
+                        self.row(&row)?;
                     }
                     (Line::Row(_), Some(_)) => {}
                     (Line::Ending(ending), None) => self.ending = Some(ending),
@@ -189,6 +247,11 @@ impl Whole<'_> {
             self.index += head.own;
         }
         self.finish()
+    }
+
+    fn row(&mut self, row: &Row) -> Result<(), Error> {
+        self.figures.add(row);
+        Ok(self.results.row(row)?)
     }
 
     fn begin(&mut self, mut heading: Heading) -> Result<(), Error> {
@@ -241,7 +304,7 @@ impl Whole<'_> {
         Ok(())
     }
 
-    fn finish(mut self) -> Result<(), Error> {
+    fn finish(mut self) -> Result<SummaryRow, Error> {
         let (Some(mut ending), Some(heading)) = (self.ending, self.heading) else {
             return Err("its chunks have no frames".into());
         };
@@ -254,6 +317,7 @@ impl Whole<'_> {
             ending.aggregates = heading.aggregates(&self.title.plan()?, &self.totals);
         }
         self.results.set_taken(Duration::try_from_secs_f64(self.taken).unwrap_or_default());
-        Ok(self.results.finish(&ending)?)
+        self.results.finish(&ending)?;
+        Ok(self.figures.end(self.title, &ending, self.damaged))
     }
 }

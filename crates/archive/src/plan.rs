@@ -15,8 +15,8 @@ use score::{Input, Kept, Placed, Timing, Video, middle};
 
 #[derive(clap::Args)]
 pub struct Args {
-    /// CSV with the header name,reference,distorted, or one JSON object per line. Further columns are options of
-    /// `score`. Paths are relative to the list
+    /// CSV with the header name,reference,distorted, or JSON objects. Further columns are options of `score`. Paths
+    /// are relative to the list
     list: PathBuf,
     /// Folder for the plan; every machine that scores must see it
     #[arg(short = 'o', long = "output", value_name = "DIR")]
@@ -56,6 +56,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     for entry in &entries {
         let title = title(args, base, entry)?;
         let name = &title.name;
+        title.findings.iter().for_each(|text| eprintln!("note: {name}: {text}"));
         title.damaged.iter().for_each(|text| eprintln!("warning: {name}: {text}"));
         match (&title.problem, &title.whole) {
             (Some(problem), _) => eprintln!("{name}: cannot be scored: {problem}"),
@@ -88,6 +89,8 @@ fn title(args: &Args, base: &Path, entry: &Entry) -> Result<Title, Error> {
         problem: None,
         whole: None,
         pairing: None,
+        frames: 0,
+        findings: vec![],
         damaged: vec![],
         lead_in: 0,
         look_ahead: 0,
@@ -135,6 +138,14 @@ fn examine(args: &Args, title: &mut Title, given: &[(String, String)]) -> Result
     // Also done for titles that are not cut, so that problems are reported now and files are examined only once.
     let mut prepared = command::prepare(&title.args(&[])?)?;
     title.damaged = prepared.damaged();
+    let findings = prepared.checked.findings.iter();
+    title.findings = findings.map(|finding| format!("{}: {}", finding.video, finding.text)).collect();
+    if score.strict && !title.findings.is_empty() {
+        let findings = std::mem::take(&mut title.findings).join("; ");
+        return Err(Error::Refused(format!("--strict rejects the following: {findings}")));
+    }
+    let timeline = prepared.timelines.first().and_then(Option::as_ref);
+    title.frames = timeline.map_or(0, |timeline| timeline.frames.len() as u64);
     let kept = prepared.pairings.first().and_then(Option::as_ref);
     let kept = kept.map(|pairing| Kept::of(&prepared.job, pairing));
     kept.iter().try_for_each(|kept| title.keep(&args.folder, kept))?;

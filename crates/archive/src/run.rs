@@ -11,11 +11,14 @@ use std::process::{Child, ExitCode, Stdio};
 use std::str::FromStr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use super::chunk::{self, Completion, RunOptions, Scored};
-use super::complete_unless;
+use parking_lot::Mutex;
+
+use super::chunk::{self, Completion, RunOptions};
 use super::manifest::{Chunk, Manifest, Title};
+use super::progress::Progress;
+use super::{complete_unless, repair};
 use gsthipvmaf::Backend;
 use score::error::{DAMAGED, Error, exit_code};
 use score::property::Nick;
@@ -36,10 +39,6 @@ pub struct Args {
     /// Number of further attempts for a chunk that fails
     #[arg(long, value_name = "N", default_value_t = 0)]
     retries: u32,
-    /// Score again, and begin decoding this much earlier: for chunks whose first samples differ from those of the
-    /// chunk before
-    #[arg(long, value_name = "SECONDS", default_value_t = 0.0, requires = "chunks", value_parser = seconds)]
-    earlier: f64,
     #[command(flatten)]
     hardware: Hardware,
 }
@@ -87,16 +86,12 @@ impl FromStr for Share {
     }
 }
 
-fn seconds(text: &str) -> Result<f64, &'static str> {
-    text.parse().ok().filter(|s| (0.0..1e6).contains(s)).ok_or("not a number of seconds")
-}
-
 type Named<'a> = (&'a Title, &'a Chunk);
 
 impl Args {
     /// Returns the arguments for all missing chunks.
     pub fn all(folder: PathBuf, jobs: u16, retries: u32, hardware: Hardware) -> Self {
-        Self { folder, chunks: vec![], share: None, jobs, retries, earlier: 0.0, hardware }
+        Self { folder, chunks: vec![], share: None, jobs, retries, hardware }
     }
 }
 
@@ -114,9 +109,8 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     }
     let (mut missing, mut damaged) = (vec![], false);
     for (title, chunk) in wanted {
-        let valid = args.earlier <= 0.0 && Scored::open(&args.folder, title, chunk)?.is_some();
         // Results of files that have changed since are no longer valid.
-        if !valid || title.check_inputs().is_err() {
+        if repair::missing(&args.folder, title, chunk)?.is_some() || title.check_inputs().is_err() {
             missing.push((title, chunk));
         } else {
             damaged |= print_damage(args, title, chunk)?;
@@ -162,17 +156,21 @@ fn wanted<'a>(args: &Args, manifest: &'a Manifest) -> Result<(Vec<Named<'a>>, bo
 
 fn one(args: &Args, title: &Title, chunk: &Chunk) -> Result<ExitCode, Error> {
     let name = title.chunk_name(chunk);
-    let how = RunOptions { options: args.hardware.options(), earlier: args.earlier };
-    let completion = chunk::run(&args.folder, title, chunk, &how);
-    let completion = completion.map_err(|error| match error.within(&name) {
-        // The exit code for damage hardware that scores exist.
+    let how = RunOptions { options: args.hardware.options(), earlier: 0.0 };
+    let named = |error: Error| match error.within(&name) {
+        // The exit code for damage says that scores exist.
         Error::Damaged(why) => Error::Failed(why),
         error => error,
-    });
-    match completion? {
+    };
+    match chunk::run(&args.folder, title, chunk, &how).map_err(named)? {
         Completion::Scored => output::print(format_args!("{name} scored"))?,
         Completion::AlreadyValid => {}
         Completion::Interrupted(signal) => return Ok(exit_code(signal)),
+    }
+    if let Completion::Interrupted(signal) =
+        repair::run(&args.folder, title, chunk, &how.options).map_err(named)?
+    {
+        return Ok(exit_code(signal));
     }
     Ok(complete_unless(true, print_damage(args, title, chunk)?))
 }
@@ -206,26 +204,36 @@ fn several(args: &Args, chunks: &[Named]) -> Result<Totals, Error> {
     let start = |(title, chunk): &Named| {
         let mut command = std::process::Command::new(&program);
         command.args(["archive", "run", "--backend", &backend, "--decoder", &hardware.decoder]);
-        command.args(["--threads", &threads, "--earlier", &args.earlier.to_string(), "--"]);
+        command.args(["--threads", &threads, "--"]);
         command.arg(&args.folder).arg(title.chunk_name(chunk)).stdin(Stdio::null()).spawn()
     };
+    let frames: Vec<_> = chunks.iter().map(|(title, chunk)| title.frames_of(chunk)).collect();
+    let progress = Mutex::new(Progress::new(jobs, &frames));
     let (next, done, damaged) = (AtomicUsize::new(0), AtomicUsize::new(0), AtomicBool::new(false));
+    // Returns true if the chunk was scored.
+    let attempt = |named: &Named| match start(named).and_then(wait) {
+        Ok(Some(code)) if code == 0 || code == i32::from(DAMAGED) => {
+            done.fetch_add(1, Ordering::Relaxed);
+            damaged.fetch_or(code != 0, Ordering::Relaxed);
+            true
+        }
+        Ok(_) => false,
+        Err(error) => {
+            eprintln!("error: {}: {error}", named.0.chunk_name(named.1));
+            false
+        }
+    };
     let work = || {
         while let Some(named) = chunks.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let name = named.0.chunk_name(named.1);
-            for _ in 0..=args.retries {
-                if interrupt::caught().is_some() {
-                    return;
-                }
-                match start(named).and_then(wait) {
-                    Ok(Some(code)) if code == 0 || code == i32::from(DAMAGED) => {
-                        done.fetch_add(1, Ordering::Relaxed);
-                        damaged.fetch_or(code != 0, Ordering::Relaxed);
-                        break;
-                    }
-                    Ok(_) => {}
-                    Err(error) => eprintln!("error: {name}: {error}"),
-                }
+            let (frames, begun) = (named.0.frames_of(named.1), Instant::now());
+            let is_scored = (0..=args.retries).any(|_| interrupt::caught().is_none() && attempt(named));
+            if interrupt::caught().is_some() {
+                return;
+            }
+            let mut progress = progress.lock();
+            match is_scored {
+                true => eprintln!("{}", progress.add(frames, begun.elapsed())),
+                false => progress.fail(frames),
             }
         }
     };

@@ -14,10 +14,9 @@ use std::process::{Command, ExitCode, Stdio};
 
 use sha2::{Digest as _, Sha256};
 
-use super::chunk::Scored;
 use super::manifest::{Manifest, hex};
 use super::submit::Args;
-use super::{complete, merge, word};
+use super::{complete, merge, repair, word};
 use score::error::Error;
 use score::output;
 
@@ -95,7 +94,7 @@ fn missing(folder: &Path, manifest: &Manifest) -> Result<(Vec<usize>, bool), Err
     }
     let mut missing = vec![];
     for (index, (title, chunk)) in manifest.chunks().enumerate() {
-        if !lost.contains(&title.name) && Scored::open(folder, title, chunk)?.is_none() {
+        if !lost.contains(&title.name) && repair::missing(folder, title, chunk)?.is_some() {
             missing.push(index);
         }
     }

@@ -7,9 +7,9 @@ use std::process::ExitCode;
 
 use serde::Serialize;
 
-use super::chunk::{self, Scored};
-use super::complete_unless;
+use super::chunk;
 use super::manifest::{Manifest, Title};
+use super::{complete_unless, repair};
 use score::error::Error;
 use score::output;
 
@@ -74,14 +74,13 @@ pub fn run(folder: &Path, json: bool) -> Result<ExitCode, Error> {
 fn of<'a>(folder: &Path, title: &'a Title) -> Result<Of<'a>, Error> {
     let (mut missing, mut damaged) = (vec![], title.damaged.clone());
     for chunk in &title.chunks {
-        if let Some(scored) = Scored::open(folder, title, chunk)? {
-            let new: Vec<_> =
-                scored.head.damaged.into_iter().filter(|text| !damaged.contains(text)).collect();
-            damaged.extend(new);
-        } else {
-            let why = chunk::why_missing(folder, title, chunk);
+        if let Some(why) = repair::missing(folder, title, chunk)? {
             missing.push(Missing { chunk: title.chunk_name(chunk), why });
+            continue;
         }
+        let found = chunk::damage(folder, title, chunk)?;
+        let new: Vec<_> = found.into_iter().filter(|text| !damaged.contains(text)).collect();
+        damaged.extend(new);
     }
     Ok(Of {
         name: &title.name,

@@ -145,7 +145,10 @@ fn merged_files_are_those_of_whole_titles() {
     });
     let archive = Archive::plan(folder, &lines.map(|line| format!("{line}\n")).collect::<String>(), &[]);
     assert!(archive.missing().len() >= 3 * titles.len(), "several chunks each: {:?}", archive.missing());
-    archive.ends("run", &["--jobs", "2"], 0);
+    let said = archive.ends("run", &["--jobs", "2"], 0).stderr;
+    let chunks = said.lines().filter(|line| line.contains(" chunks")).count();
+    assert!(said.contains(&format!("{chunks} of {chunks} chunks\n")), "{said}");
+    assert!(said.contains(" frames per second, ") && said.contains(" left\n"), "{said}");
     assert_eq!(archive.missing(), []);
     archive.merge(0);
     for (files, options) in &titles {
@@ -342,20 +345,26 @@ fn changed_inputs_and_boundaries_that_do_not_match_are_refused() {
     let files = clips(folder, "cinema", CINEMA, 90, "matroskamux", X264);
     let archive = Archive::plan(folder, "name,reference,distorted\ncinema,cinema.film,cinema.encoded\n", &[]);
     archive.ends("run", &[], 0);
-    // A wrong sample.
+    // A wrong sample of one side.
     let chunk = archive.chunk("cinema/2");
     let text = fs::read_to_string(&chunk).unwrap();
     let (head, rows) = text.split_once('\n').unwrap();
     let mut head: Value = serde_json::from_str(head).unwrap();
     head["head"]["distorted"][0][1] = "00".into();
-    fs::write(&chunk, format!("{head}\n{rows}")).unwrap();
-    let errors = archive.merge(1).stderr;
+    let (rows, _) = rows.trim_end().rsplit_once('\n').unwrap();
+    let content = format!("{head}\n{rows}\n");
+    let sum = glib::compute_checksum_for_string(glib::ChecksumType::Sha256, &content).unwrap();
+    fs::write(&chunk, format!("{content}{{\"sha256\":\"{sum}\"}}\n")).unwrap();
+    let (errors, missing) = (archive.merge(1).stderr, archive.missing());
     assert!(errors.contains("chunk cinema/2") && errors.contains("have other samples"), "{errors}");
+    assert!(
+        errors.contains("repair it with: hipvmaf archive run ") && errors.contains(" cinema/2"),
+        "{errors}"
+    );
     assert!(!archive.merged("cinema").exists());
-    // The advice in the error text works.
-    let advice: Vec<_> = errors.split_whitespace().skip_while(|word| *word != "cinema/2").skip(1).collect();
-    let earlier = advice.iter().skip_while(|word| **word != "--earlier").nth(1).unwrap();
-    archive.ends("run", &["cinema/2", "--earlier", earlier], 0);
+    assert!(missing.len() == 1 && missing[0].1.contains("does not go on"), "{missing:?}");
+    let said = archive.ends("run", &[], 0).stdout;
+    assert!(said.starts_with("cinema/2 repaired: decoded from ") && said.lines().count() == 1, "{said}");
     archive.merge(0);
     assert!(archive.whole(&files, &[]) == fs::read_to_string(archive.merged("cinema")).unwrap());
     // A truncated chunk is not valid.
@@ -372,6 +381,121 @@ fn changed_inputs_and_boundaries_that_do_not_match_are_refused() {
     assert!(archive.missing()[0].1.contains("cinema.encoded has changed since"));
     let unknown = archive.ends("run", &["cinema/9"], 2).stderr;
     assert!(unknown.contains("cinema/9"), "{unknown}");
+}
+
+#[test]
+fn rows_that_change_after_scoring_are_scored_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let files = clips(folder, "cinema", CINEMA, 60, "matroskamux", X264);
+    let archive = Archive::plan(folder, "name,reference,distorted\ncinema,cinema.film,cinema.encoded\n", &[]);
+    archive.ends("run", &[], 0);
+    let chunk = archive.chunk("cinema/2");
+    let text = fs::read_to_string(&chunk).unwrap();
+    let row = text.rfind("{\"row\":").unwrap();
+    let digit = row + text[row..].find(['1', '2', '3']).unwrap();
+    let other = if text[digit..].starts_with('1') { "2" } else { "1" };
+    fs::write(&chunk, format!("{}{other}{}", &text[..digit], &text[digit + 1..])).unwrap();
+    let why = "its results were changed after it was scored";
+    assert_eq!(archive.missing(), [("cinema/2".into(), why.into())]);
+    let errors = archive.merge(1).stderr;
+    assert!(errors.contains("chunk cinema/2 is missing") && errors.contains(why), "{errors}");
+    let summary = fs::read_to_string(folder.join("out/summary.csv")).unwrap();
+    assert!(summary.contains("\ncinema,missing,") && summary.contains(why), "{summary}");
+    assert_eq!(archive.ends("run", &[], 0).stdout, "cinema/2 scored\n");
+    archive.merge(0);
+    assert!(archive.whole(&files, &[]) == fs::read_to_string(archive.merged("cinema")).unwrap());
+}
+
+/// The index of an MP4 file names frames with which decoders cannot begin.
+#[test]
+fn boundaries_of_files_with_a_wrong_index_are_repaired() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let caps = "format=I420,width=320,height=180,framerate=25/1";
+    let files = clips(folder, "film", caps, 110, "mp4mux", X264);
+    let path = folder.join(&files[1]);
+    let mut file = fs::read(&path).unwrap();
+    let at = file.windows(4).rposition(|word| word == b"stss").unwrap() + 8;
+    let number = |file: &[u8], at: usize| u32::from_be_bytes(file[at..at + 4].try_into().unwrap());
+    let count = number(&file, at) as usize;
+    assert!(count > 2);
+    for place in (1..count).map(|i| at + 4 + 4 * i) {
+        let wrong = number(&file, place) + 5;
+        file[place..place + 4].copy_from_slice(&wrong.to_be_bytes());
+    }
+    fs::write(&path, file).unwrap();
+    let archive = Archive::plan(folder, "name,reference,distorted\nfilm,film.film,film.encoded\n", &[]);
+    let said = archive.ends("run", &["--jobs", "2"], 0).stdout;
+    assert!(said.contains(" repaired: decoded from "), "{said}");
+    archive.merge(0);
+    assert!(archive.whole(&files, &[]) == fs::read_to_string(archive.merged("film")).unwrap());
+}
+
+#[test]
+fn the_summary_lists_all_titles_worst_first() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    clips(folder, "film", CINEMA, 12, "matroskamux", X264);
+    let list = "name,reference,distorted\nlost,film.film,nowhere.mkv\nsame,film.film,film.film\nfilm,film.film,film.encoded\n";
+    let archive = Archive::plan(folder, list, &["--feature", "cvvdp", "--feature", "psnr=enable_apsnr=true"]);
+    archive.ends("run", &[], 1);
+    archive.merge(1);
+    let read = |name: &str| fs::read_to_string(folder.join("out").join(name)).unwrap();
+    let (summary, page) = (read("summary.csv"), read("summary.html"));
+    let rows: Vec<Vec<_>> = summary.lines().map(|line| line.split(',').collect()).collect();
+    let names: Vec<_> = rows.iter().map(|row| row[0]).collect();
+    assert_eq!(names, ["name", "film", "same", "lost"]);
+    let places = ["film.json", "same.json", "lost"].map(|name| page.find(name).unwrap());
+    assert!(places.is_sorted() && page.contains("nowhere.mkv"), "{page}");
+    let results: Value = serde_json::from_str(&read("film.json")).unwrap();
+    for (column, value) in [
+        ("cvvdp", &results["aggregate_metrics"]["cvvdp"]),
+        ("apsnr_y", &results["aggregate_metrics"]["apsnr_y"]),
+        ("psnr_y_mean", &results["pooled_metrics"]["psnr_y"]["mean"]),
+    ] {
+        let at = rows[0].iter().position(|name| *name == column).unwrap();
+        let found: f64 = rows[1][at].parse().unwrap();
+        assert!((found - value.as_f64().unwrap()).abs() < 2e-6, "{column}: {found}, {value}");
+    }
+}
+
+/// Differences between videos are known before anything is scored.
+#[test]
+fn plans_name_videos_that_do_not_fit() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    for (name, caps) in [
+        ("sdr", "format=I420,colorimetry=bt709"),
+        ("deep", "format=I420_10LE,colorimetry=bt709"),
+        ("hdr", "format=I420_10LE,colorimetry=bt2100-pq"),
+    ] {
+        let file = folder.join(name).display().to_string();
+        run(&format!(
+            "videotestsrc num-buffers=12 pattern=ball ! video/x-raw,{caps},width=320,height=180,framerate=25/1 \
+             ! x264enc speed-preset=ultrafast bitrate=300 ! mp4mux ! filesink location={file}"
+        ));
+    }
+    let path = folder.join("list.csv");
+    fs::write(
+        &path,
+        "name,reference,distorted,strict\nrange,sdr,hdr,\ndepth,deep,sdr,\nstrict,deep,sdr,true\n",
+    )
+    .unwrap();
+    let mut command = hipvmaf("archive");
+    command.arg("plan").arg(path).arg("-o").arg(folder.join("plan"));
+    let ended = Ended::of(command);
+    assert!(ended.status.success(), "{}", ended.stderr);
+    assert!(
+        ended.stderr.contains("range: cannot be scored: ") && ended.stderr.contains(" is HDR and "),
+        "{}",
+        ended.stderr
+    );
+    let depths =
+        "its samples are 4:2:0 of 8 bits (I420), and those of the original 4:2:0 of 10 bits (I420_10LE)";
+    let noted = ended.stderr.lines().any(|line| line.starts_with("note: depth: ") && line.ends_with(depths));
+    assert!(noted, "{}", ended.stderr);
+    assert!(ended.stderr.contains("strict: cannot be scored: --strict rejects"), "{}", ended.stderr);
 }
 
 #[test]
@@ -442,11 +566,19 @@ fn shares_and_what_is_submitted_here_leave_what_is_there() {
 }
 
 #[test]
-fn lists_with_names_that_cannot_be_files_are_refused() {
+fn lists_that_cannot_be_meant_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let list = folder.path().join("list.csv");
-    for (titles, why) in [("a,r,d\na,r,e\n", "the name a repeats"), ("a/b,r,d\n", "no slash")] {
-        fs::write(&list, format!("name,reference,distorted\n{titles}")).unwrap();
+    let long = format!("name,reference,distorted\n{},r,d\n", "x".repeat(300));
+    for (titles, why) in [
+        ("name,reference,distorted\na,r,d\na,r,e\n", "the name a repeats"),
+        ("name,reference,distorted\na/b,r,d\n", "no slash"),
+        ("name,reference,distorted\n\"a\nb\",r,d\n", "no line ends"),
+        (&long, "at most 250 bytes"),
+        ("a,r,d\n", "no header"),
+        ("", "no titles"),
+    ] {
+        fs::write(&list, titles).unwrap();
         let mut command = hipvmaf("archive");
         command.arg("plan").arg(&list).arg("-o").arg(folder.path().join("plan"));
         let ended = Ended::of(command);
