@@ -227,13 +227,14 @@ fn line(row: &Row, metrics: &[&str]) -> String {
         State::Missing => escaped(&row.name),
         _ => format!("<a href=\"{}.json\">{}</a>", address(&row.name), escaped(&row.name)),
     };
+    let notes = match row.notes.as_str() {
+        "" => String::new(),
+        notes => format!("<p class=\"note\">{}</p>", escaped(notes)),
+    };
     let class = if row.state == State::Complete { "" } else { " class=\"warn\"" };
     format!(
-        "<tr{class}><th scope=\"row\">{name}</th>{figures}<td class=\"number\">{}</td><td class=\"number\">{}</td>\
-         <td class=\"notes\">{}</td></tr>\n",
-        row.scored,
-        row.unpaired,
-        escaped(&row.notes)
+        "<tr{class}><th scope=\"row\">{name}{notes}</th>{figures}<td class=\"number\">{}</td><td class=\"number\">{}</td></tr>\n",
+        row.scored, row.unpaired
     )
 }
 
