@@ -196,6 +196,9 @@ check-prometheus: program ## have Prometheus scrape the monitor, and raise its a
 packages: bootstrap-packages plugin ## make a .deb, a tarball, a bill of materials and checksums in target/packages
 	@scripts/packages target/packages
 
+source-packages: bootstrap-packages ## make a Debian source package, an RPM spec and a conda recipe in target/source-packages
+	@scripts/source-packages target/source-packages
+
 check-packages: bootstrap-all plugin ## make packages, and install, use and remove them in a Debian root; as root
 	@scripts/check-packages
 
