@@ -2,9 +2,6 @@
 
 //! Turns the scores of pairs into counts, messages, events, metas, windows, figures of sections, and rows of results files.
 
-use std::sync::Arc;
-
-use engine::plan::Plan;
 use engine::session::{Affected, PairScore, StreamTotals, Totals, Wrong};
 use gst::ClockTime;
 use gst::prelude::*;
@@ -35,7 +32,6 @@ type MadeBy = [(&'static str, String)];
 
 /// The conversion of scores to messages, metadata and results.
 pub struct Scores {
-    plan: Arc<Plan>,
     /// Origin of the scores, but for the backend.
     provenance: Provenance,
     pub figures: Figures,
@@ -45,10 +41,9 @@ pub struct Scores {
 }
 
 impl Scores {
-    pub fn new(settings: &Settings, tunables: &Tunables, plan: Arc<Plan>, figures: Figures) -> Self {
+    pub fn new(settings: &Settings, tunables: &Tunables, figures: Figures) -> Self {
         Self {
-            provenance: Provenance::new(settings, tunables, &plan),
-            plan,
+            provenance: Provenance::new(settings, tunables, &figures.plan),
             figures,
             has_results: settings.results().is_some(),
             provisional_results: settings.results_provisional,
@@ -63,7 +58,7 @@ impl Scores {
             && !std::mem::replace(&mut rendition.has_begun, true)
         {
             rendition.heading = Some(Heading {
-                columns: columns(&self.plan),
+                columns: columns(&self.figures.plan),
                 pad: rendition.input.name(),
                 label: rendition.label(),
                 reference: Format::of(reference),
@@ -259,7 +254,7 @@ impl Scores {
             return;
         }
         let ending = Ending {
-            aggregates: rendition.record.results_totals().aggregates(&self.plan),
+            aggregates: rendition.record.results_totals().aggregates(&self.figures.plan),
             offset: rendition.offset().saturating_neg(),
             coverage: rendition.record.run_counts().coverage(),
             frames: named(&rendition.record.run_counts().in_files().collect::<Vec<_>>()),

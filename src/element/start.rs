@@ -228,8 +228,7 @@ impl HipVmaf {
         worker.jobs().verify(tunables.verify, tunables.on_wrong_score);
         let reference = self.reference().clone();
         let upcoming = self.upcoming(&reference);
-        let mut state =
-            State::new(&settings, tunables, plan, figures, used, worker.jobs(), reference, upcoming);
+        let mut state = State::new(&settings, tunables, figures, used, worker.jobs(), reference, upcoming);
         for pad in self.distorted() {
             let number = self.next_number.fetch_add(1, Ordering::Relaxed);
             self.open_results(number, &pad)?;

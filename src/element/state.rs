@@ -12,7 +12,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use engine::plan::Plan;
 use engine::session::PairScore;
 use gst::prelude::*;
 use gst::{ClockTime, Structure};
@@ -86,13 +85,13 @@ impl State {
     pub fn new(
         settings: &Settings,
         tunables: Tunables,
-        plan: Arc<Plan>,
         figures: Figures,
         used: Used,
         jobs: Jobs,
         reference: AggregatorPad,
         upcoming: Arc<Upcoming>,
     ) -> Self {
+        let plan = figures.plan.clone();
         let rules = Rules {
             scale: settings.scale_method.method(),
             colors: settings.colorimetry == Colorimetry::Strict,
@@ -105,7 +104,7 @@ impl State {
             begun: ClockTime::ZERO,
             streams: Streams::new(Reference::new(reference, upcoming), rules, !plan.models.is_empty()),
             heads: Heads::new(settings.pairing),
-            scores: Scores::new(settings, &tunables, plan.clone(), figures),
+            scores: Scores::new(settings, &tunables, figures),
             work: Work::new(plan, jobs, used, settings.follows_input()),
             tally: Tally::new(settings.metrics_filename.as_ref().map(PathBuf::from)),
             downstream: Downstream::new(settings.attach_meta),

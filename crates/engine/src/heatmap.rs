@@ -151,8 +151,8 @@ impl HeatSums {
     }
 
     /// Takes those of a pair; `None` if there are none.
-    pub(crate) fn take(sums: &mut FrameSums) -> Option<Self> {
-        let visible = || sums.get::<Cvvdp>().and_then(|sums| sums.heat()).map(Self::Visible);
+    pub(crate) fn take(work: &Work, sums: &mut FrameSums) -> Option<Self> {
+        let visible = || sums.get::<Cvvdp>()?.heat(work.get::<Cvvdp>()?).map(Self::Visible);
         visible().or_else(|| sums.take::<Damage>().map(Self::Damage))
     }
 

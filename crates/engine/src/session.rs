@@ -555,7 +555,7 @@ impl Session {
                     let pairs = !renditions.is_empty();
                     for (rendition, mut sums) in renditions.into_iter().zip(sums) {
                         if HeatSums::are_planned(&self.work) {
-                            self.heat.push_back((rendition, tag, HeatSums::take(&mut sums)));
+                            self.heat.push_back((rendition, tag, HeatSums::take(&self.work, &mut sums)));
                         }
                         let totals = Totals::of(&self.plan, &sums, geometry);
                         let track = &mut self.tracks[rendition];

@@ -399,9 +399,12 @@ impl Reader {
         }
         if !registered.totals.is_empty() {
             let known = computed.pairwise.aggregates(&registered.totals, *geometry);
-            for name in AGGREGATES {
-                let value = known.iter().find(|(known, _)| *known == name).map(|(_, value)| *value);
-                collector.set_aggregate(name, value.unwrap_or(f64::NEG_INFINITY))?;
+            // As libvmaf does it for planes that PSNR lacks.
+            let is_psnr = known.iter().any(|(known, _)| AGGREGATES.contains(known));
+            let lacks = |name: &&str| is_psnr && !known.iter().any(|(known, _)| known == name);
+            let lacking = AGGREGATES.into_iter().filter(lacks).map(|name| (name, f64::NEG_INFINITY));
+            for (name, value) in known.iter().copied().chain(lacking) {
+                collector.set_aggregate(name, value)?;
             }
         }
         Ok(())

@@ -3,8 +3,9 @@
 //! The scores of a rendition: each frame by each model, and pooled values.
 
 use super::ladder::Rung;
-use super::metric::{self, Metric, Unit};
+use super::metric::{Metric, Unit};
 use super::pairing::Pairing;
+use engine::metrics::jod_of_frames;
 use gst::ClockTime;
 use gsthipvmaf::message::{FrameMessage, PooledMessage, ScoreState, Values};
 use serde::Serialize;
@@ -196,7 +197,7 @@ impl Figures {
         let mut pooled = pooled(values.clone().map(|value| metric.of_frame(value)));
         let mut overall = None;
         if let Some(pooled) = pooled.as_mut().filter(|_| metric.unit == Unit::Jod) {
-            pooled.mean = metric::jod_of_all(values);
+            pooled.mean = jod_of_frames(values);
             pooled.harmonic_mean = f64::NAN;
             overall = Some(pooled.mean);
         }

@@ -15,7 +15,7 @@ use super::message::{Common, Confidence, Stats, Values};
 
 /// Computes the figures that are reported from the values of the plan's columns.
 pub struct Figures {
-    plan: Arc<Plan>,
+    pub plan: Arc<Plan>,
     /// The value that the property `score` names.
     pub followed: Followed,
     confidence: bool,

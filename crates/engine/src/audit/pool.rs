@@ -66,7 +66,7 @@ enum CopyRequest {
     /// Copy the pictures of a task, those on a GPU through the stream.
     Copy(Box<Task<Leased>>, Option<Arc<Stream>>, OpenTask),
     /// Copy pictures with samples of this many bytes for later tasks.
-    Keep(Pictures<Leased>, usize, Option<Arc<Stream>>, Earlier),
+    Keep(Box<Pictures<Leased>>, usize, Option<Arc<Stream>>, Earlier),
     /// Answer when all earlier requests are done.
     Settle(SyncSender<()>),
 }
@@ -119,7 +119,7 @@ impl AuditPool {
         downloads: Option<Arc<Stream>>,
     ) -> Option<Earlier> {
         let earlier = Earlier::default();
-        let request = CopyRequest::Keep(pictures, size, downloads, earlier.clone());
+        let request = CopyRequest::Keep(Box::new(pictures), size, downloads, earlier.clone());
         self.requests.as_ref()?.send(request).ok()?;
         Some(earlier)
     }

@@ -30,6 +30,7 @@ pub(crate) mod vif;
 mod work;
 pub(crate) mod xpsnr;
 
+pub use cvvdp::{jod_of_frame, jod_of_frames};
 pub use extractor::Extractor;
 pub(crate) use metric::Metric;
 pub use metric::Misfit;

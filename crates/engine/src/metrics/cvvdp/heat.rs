@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use super::float::smaller;
 use super::tables::sizes;
-use super::{CvvdpSums, jod};
+use super::{CvvdpSums, CvvdpWork, jod};
 use crate::frame::Geometry;
 use crate::metrics::damage::CELL;
 
@@ -79,13 +79,16 @@ pub fn starts(sizes: impl IntoIterator<Item = (usize, usize)>) -> Vec<usize> {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Heat {
     levels: usize,
+    /// The weight of all differences.
+    weight: f64,
     sums: Arc<[u64]>,
 }
 
 impl CvvdpSums {
     /// Returns the sums of the heat map, if they were computed.
-    pub fn heat(&self) -> Option<Heat> {
-        (!self.heat.is_empty()).then(|| Heat { levels: self.bands.len() + 1, sums: self.heat.clone() })
+    pub fn heat(&self, work: &CvvdpWork) -> Option<Heat> {
+        let (levels, weight) = (self.bands.len() + 1, work.options.weight());
+        (!self.heat.is_empty()).then(|| Heat { levels, weight, sums: self.heat.clone() })
     }
 }
 
@@ -108,7 +111,7 @@ impl Heat {
                 map = centred(&map, sizes[level].0);
             }
         }
-        map.into_iter().map(|strength| (10.0 - jod(strength)) / 10.0).collect()
+        map.into_iter().map(|strength| (10.0 - jod(strength * self.weight)) / 10.0).collect()
     }
 }
 
@@ -162,7 +165,7 @@ mod tests {
                 (0..size.1).for_each(|y| (0..size.0).for_each(|x| counts[at(x, y)] += 3 * UNIT as u64));
                 sums.extend(counts);
             }
-            let map = Heat { levels, sums: sums.into() }.map(geometry);
+            let map = Heat { levels, weight: 1.0, sums: sums.into() }.map(geometry);
             assert_eq!(map.len(), width.div_ceil(16) * height.div_ceil(16));
             let expected = (10.0 - jod(6.0 + 1.5 * (levels - 2) as f64)) / 10.0;
             assert!(map.iter().all(|value| (value - expected).abs() < 1e-9), "{width}x{height}: {map:?}");

@@ -320,20 +320,28 @@ impl Extract for CvvdpOptions {
             }
             _ => work.set::<Cvvdp>(own),
         }
-        Ok(Box::new(CvvdpSource { still: self.still }))
+        Ok(Box::new(CvvdpSource { still: self.still, weight: self.weight() }))
+    }
+}
+
+impl CvvdpOptions {
+    /// Returns the weight of all differences.
+    fn weight(&self) -> f64 {
+        if self.still { STILL } else { 1.0 }
     }
 }
 
 #[derive(Clone, Copy, Debug)]
 struct CvvdpSource {
     still: bool,
+    weight: f64,
 }
 
 impl Source for CvvdpSource {
     fn scorer(&self, _geometry: Geometry) -> Result<Box<dyn Scorer>, OptionsError> {
-        let factor = if self.still { STILL } else { 1.0 };
+        let weight = self.weight;
         Ok(plain(move |sums| {
-            let q = sums.get::<Cvvdp>().map_or(f64::NAN, |sums| sums.distortion * factor);
+            let q = sums.get::<Cvvdp>().map_or(f64::NAN, |sums| sums.distortion * weight);
             CvvdpOptions::values(|output| match output {
                 CvvdpOutput::Distortion => q,
                 CvvdpOutput::Jod => jod(q),
@@ -360,12 +368,24 @@ impl Source for CvvdpSource {
 
     fn pooled(&self, output: usize) -> Option<Pooled> {
         let is_distortion = CvvdpOptions::FEATURES.get(output)?.1 == CvvdpOutput::Distortion;
-        (is_distortion && !self.still).then_some(Pooled { name: JOD, of_pair: |q| jod(root(term(q))) })
+        (is_distortion && !self.still).then_some(Pooled { name: JOD, of_pair: jod_of_frame })
     }
 }
 
 /// The name of the JOD of frames together, or of a still picture.
 const JOD: &str = "cvvdp";
+
+/// Computes the JOD of a frame of a video from its distortion, `cvvdp_q`.
+pub fn jod_of_frame(q: f64) -> f64 {
+    jod(root(term(q)))
+}
+
+/// Computes the JOD of frames of a video together from the distortion of each; NaN without frames.
+pub fn jod_of_frames(distortions: impl IntoIterator<Item = f64>) -> f64 {
+    let add = |sums: [u64; 3], more: [u64; 3]| std::array::from_fn(|i| sums[i].wrapping_add(more[i]));
+    let [whole, parts, frames] = distortions.into_iter().map(amounts).fold([0; 3], add);
+    pooled(whole, parts, frames)
+}
 
 /// Computes what a frame adds to the sum behind the JOD.
 fn term(q: f64) -> f64 {

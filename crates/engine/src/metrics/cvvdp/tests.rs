@@ -116,17 +116,19 @@ fn pooled_jod_is_that_of_the_definition() {
         let term = amounts(*q);
         std::array::from_fn(|i| sum[i] + term[i])
     });
-    let found = CvvdpSource { still: false }.aggregates(&total, geometry(8, 8));
+    let found = CvvdpSource { still: false, weight: 1.0 }.aggregates(&total, geometry(8, 8));
     let mean = qs.iter().map(|q| (q + 1e-5) * (q + 1e-5) - 1e-10).sum::<f64>() / 5.0;
     let q = (mean + 1e-5f64).sqrt() - 1e-5f64.sqrt();
     assert_eq!(found[0].0, "cvvdp");
     assert!((found[0].1 - (10.0 - JOD_FACTOR * q.powf(JOD_POWER))).abs() < 1e-9, "{found:?}");
     for q in [0.0, 0.05, 1.0, 20.0] {
-        let [(_, alone)] = CvvdpSource { still: false }.aggregates(&amounts(q), geometry(8, 8))[..] else {
+        let [(_, alone)] =
+            CvvdpSource { still: false, weight: 1.0 }.aggregates(&amounts(q), geometry(8, 8))[..]
+        else {
             panic!("{q}")
         };
-        let value = (CvvdpSource { still: false }.pooled(0).unwrap().of_pair)(q);
+        let value = (CvvdpSource { still: false, weight: 1.0 }.pooled(0).unwrap().of_pair)(q);
         assert!((alone - value).abs() < 1e-6, "{q}: {alone}, not {value}");
     }
-    assert_eq!(CvvdpSource { still: false }.aggregates(&[0; 3], geometry(8, 8)), []);
+    assert_eq!(CvvdpSource { still: false, weight: 1.0 }.aggregates(&[0; 3], geometry(8, 8)), []);
 }
