@@ -42,8 +42,9 @@ struct CvvdpFront {
   float grey;          // chroma of pictures that have none
   uint32_t cosited[2]; // in columns, in rows
   int32_t width, height, chroma_width, chroma_height;
+  uint32_t is_rgb;     // red and blue are without luma
 };
-HV_SIZE(CvvdpFront, 148);
+HV_SIZE(CvvdpFront, 152);
 HV_OFFSET(CvvdpFront, low, 0);
 HV_OFFSET(CvvdpFront, high, 8);
 HV_OFFSET(CvvdpFront, scale, 16);
@@ -61,6 +62,7 @@ HV_OFFSET(CvvdpFront, width, 132);
 HV_OFFSET(CvvdpFront, height, 136);
 HV_OFFSET(CvvdpFront, chroma_width, 140);
 HV_OFFSET(CvvdpFront, chroma_height, 144);
+HV_OFFSET(CvvdpFront, is_rgb, 148);
 
 // The constants of masking.
 struct CvvdpMasking {
@@ -296,9 +298,10 @@ HV_DEV void convert(const CvvdpPicture &picture, uint32_t bits, const CvvdpFront
     const int x = hv_min(2 * m + i, width - 1);
     const int code = hv_min(hv_max(sample<T>(picture.planes[0], bits, x, y), front.low[0]), front.high[0]);
     const float luma = hv_fma_f32((float)code, front.scale[0], front.offset[0]);
-    float r = linear<eotf>(front, unit(hv_fma_f32(front.matrix[0], v.v[i], luma)));
+    const float added = front.is_rgb ? 0.0f : luma;
+    float r = linear<eotf>(front, unit(hv_fma_f32(front.matrix[0], v.v[i], added)));
     float g = linear<eotf>(front, unit(hv_fma_f32(front.matrix[2], v.v[i], hv_fma_f32(front.matrix[1], u.v[i], luma))));
-    float b = linear<eotf>(front, unit(hv_fma_f32(front.matrix[3], u.v[i], luma)));
+    float b = linear<eotf>(front, unit(hv_fma_f32(front.matrix[3], u.v[i], added)));
     if (eotf == 2) {
       const float light = hv_fma_f32(0.0593f, b, hv_fma_f32(0.6780f, g, 0.2627f * r));
       const float gain = power(larger(light, TINY), front.gamma);

@@ -34,7 +34,8 @@ struct Ssimulacra2Conversion {
   // Weights of five successive chroma samples for an even and an odd place, the third of which the place belongs to.
   int32_t columns[2][5], rows[2][5];
   uint32_t whole_columns, whole_rows;  // chroma is not subsampled along the axis
-  uint32_t has_chroma, has_primaries;
+  uint32_t has_chroma;  // 2 for R'G'B', of which red and blue are without luma
+  uint32_t has_primaries;
   float primaries[3][3];
 };
 HV_SIZE(Ssimulacra2Conversion, 160);
@@ -223,9 +224,10 @@ HV_DEV void convert(const HvFrame *__restrict__ frame, uint32_t bits, int chroma
     const float luma = (float)((int32_t)sample - c.black) * c.luma;
     Colour colour = {{luma, luma, luma}};
     if (c.has_chroma) {
-      colour.v[0] = hv_fma_f32(c.red_cr, v[i], luma);
+      const float added = c.has_chroma == 2 ? 0.0f : luma;
+      colour.v[0] = hv_fma_f32(c.red_cr, v[i], added);
       colour.v[1] = hv_fma_f32(c.green_cr, v[i], hv_fma_f32(c.green_cb, u[i], luma));
-      colour.v[2] = hv_fma_f32(c.blue_cb, u[i], luma);
+      colour.v[2] = hv_fma_f32(c.blue_cb, u[i], added);
     }
 #pragma unroll
     for (int k = 0; k < 3; k++) colour.v[k] = to_light(colour.v[k], table);

@@ -13,8 +13,9 @@ use gst_video::{
 
 use super::memory::device_memory::Kind;
 
-/// Formats that the element takes: luma and chroma in planes or with interleaved chroma, 8 to 16 bits.
-const FORMATS: [VideoFormat; 16] = [
+/// Formats that the element takes: luma and chroma in planes or with interleaved chroma, 8 to 16 bits. The last ones are planes of
+/// R'G'B', which few metrics take.
+const FORMATS: [VideoFormat; 19] = [
     VideoFormat::I420,
     VideoFormat::Yv12,
     VideoFormat::Nv12,
@@ -31,6 +32,9 @@ const FORMATS: [VideoFormat; 16] = [
     VideoFormat::Y44412le,
     VideoFormat::P01010le,
     VideoFormat::P012Le,
+    VideoFormat::Gbr,
+    VideoFormat::Gbr10le,
+    VideoFormat::Gbr12le,
 ];
 
 /// Formats of [`FORMATS`] that the kernel's graphics drivers have a name for (`drm-format`), with that name.
@@ -64,6 +68,16 @@ pub fn readable(kinds: &[Kind]) -> gst::Caps {
     with(&FORMATS, kinds, |builder| builder)
 }
 
+/// Returns those of [`readable`] that are not R'G'B'.
+pub fn without_rgb(kinds: &[Kind]) -> gst::Caps {
+    let formats: Vec<_> = FORMATS.into_iter().filter(|format| !is_rgb(*format)).collect();
+    with(&formats, kinds, |builder| builder)
+}
+
+fn is_rgb(format: VideoFormat) -> bool {
+    VideoFormatInfo::from_format(format).is_rgb()
+}
+
 /// Returns caps of frames of this size, of any format.
 pub fn sized((width, height): (i32, i32), kinds: &[Kind]) -> gst::Caps {
     with(&FORMATS, kinds, |builder| builder.width(width).height(height))
@@ -71,7 +85,8 @@ pub fn sized((width, height): (i32, i32), kinds: &[Kind]) -> gst::Caps {
 
 /// Frames of both formats can be compared.
 pub fn alike(a: VideoFormatInfo, b: VideoFormatInfo) -> bool {
-    a.depth()[0] == b.depth()[0] && a.w_sub() == b.w_sub() && a.h_sub() == b.h_sub()
+    let subsampling = a.w_sub() == b.w_sub() && a.h_sub() == b.h_sub();
+    a.depth()[0] == b.depth()[0] && subsampling && a.is_rgb() == b.is_rgb()
 }
 
 /// Caps of frames that can be compared with these; `scaled`: those of other sizes too, though not by preference.
@@ -216,9 +231,14 @@ pub fn video(caps: &gst::CapsRef, info: &VideoInfo) -> Video {
     let positive = |number: i32| u32::try_from(number).ok();
     let rate = positive(fps.numer()).zip(positive(fps.denom()));
     let site = chroma_site(caps).filter(|site| !site.is_empty());
+    let mut colorimetry = Colors::of(caps).colorimetry();
+    // The format decides, as tags may be those of a source that was converted.
+    if is_rgb(info.format()) {
+        colorimetry.matrix = Some(video::Matrix::Rgb);
+    }
     Video {
         rate: rate.and_then(|(num, den)| video::FrameRate::new(num, den)),
-        colorimetry: Colors::of(caps).colorimetry(),
+        colorimetry,
         chroma_site: site.map(|site| video::ChromaSite {
             h_cosited: site.contains(VideoChromaSite::H_COSITED),
             v_cosited: site.contains(VideoChromaSite::V_COSITED),

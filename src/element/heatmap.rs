@@ -49,6 +49,10 @@ pub fn caps(info: &VideoInfo) -> Result<gst::Caps, Error> {
 impl Painter {
     /// Makes a painter for frames whose caps and whose pictures are of these formats, with a pool of buffers to paint into.
     pub fn new(stored: &VideoInfo, shown: &VideoInfo) -> Result<Self, Error> {
+        if shown.format_info().is_rgb() {
+            let convert = "heat maps are Y'CbCr, and the reference is R'G'B'; convert both videos before, as with videoconvert";
+            return Err(Error::Painting(convert.into()));
+        }
         let failed = |err: glib::BoolError| Error::Painting(err.to_string());
         let caps = caps(shown)?;
         let painted = VideoInfo::from_caps(&caps).map_err(failed)?;

@@ -36,6 +36,13 @@ impl HipVmaf {
         lock(&self.run().state).as_ref().map_or(unknown, State::memories)
     }
 
+    /// Returns caps of the frames that can be scored, in memory of these kinds. Before the start, any metric may be asked for.
+    fn readable(&self, memories: &[Kind]) -> gst::Caps {
+        let takes_rgb = lock(&self.run().state).as_ref().is_none_or(State::takes_rgb);
+        let takes_rgb = takes_rgb && self.output() != Output::Heatmap;
+        if takes_rgb { caps::readable(memories) } else { caps::without_rgb(memories) }
+    }
+
     /// The sink pad whose frames leave at the src pad, if they do.
     fn leaving(&self) -> Option<gst::Pad> {
         match self.output() {
@@ -87,7 +94,7 @@ impl HipVmaf {
         // Upstream that has none of the formats may come all the same: it gets an error that says what to do, where a
         // refusal would only be a failed negotiation.
         let caps = match filter {
-            Some(_) if filtered(&caps::readable(&self.memories()), filter).is_empty() => {
+            Some(_) if filtered(&self.readable(&self.memories()), filter).is_empty() => {
                 filtered(&caps::ANY, filter)
             }
             _ if pad == self.reference() => self.reference_caps(filter),
@@ -100,13 +107,13 @@ impl HipVmaf {
     /// to take their caps.
     fn reference_caps(&self, filter: Option<&gst::CapsRef>) -> gst::Caps {
         let memories = self.memories();
-        let readable = caps::readable(&memories);
+        let readable = self.readable(&memories);
         let peer = |caps: &gst::Caps| caps::of_peer(self.obj().src_pad(), caps);
         match self.output() {
             Output::Reference => peer(&filtered(&readable, filter)),
             Output::Distorted => filtered(&readable, filter),
             Output::Heatmap => {
-                let painted = peer(&caps::readable(&[]));
+                let painted = peer(&self.readable(&[]));
                 filtered(&caps::in_any_memory(&painted, &memories), filter)
             }
         }
@@ -128,7 +135,7 @@ impl HipVmaf {
         let known = reference.or_else(arriving);
         let matching = known.map(|info| caps::matching(&info, &memories, any_size()));
         let matching = matching.map(|caps| filtered(&caps, filter)).filter(|caps| !caps.is_empty());
-        let caps = matching.unwrap_or_else(|| filtered(&caps::readable(&memories), filter));
+        let caps = matching.unwrap_or_else(|| filtered(&self.readable(&memories), filter));
         match self.leaving() {
             Some(leaving) if leaving == *pad => caps::of_peer(self.obj().src_pad(), &caps),
             _ => caps,

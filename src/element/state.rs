@@ -210,6 +210,11 @@ impl State {
         self.work.memories()
     }
 
+    /// Returns true if all metrics are defined for R'G'B'.
+    pub fn takes_rgb(&self) -> bool {
+        self.work.plan.work.takes_rgb()
+    }
+
     /// Returns how many reference frames can be here at once.
     pub fn held(&self) -> u32 {
         self.delay() + self.work.held()

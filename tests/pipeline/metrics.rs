@@ -4,10 +4,12 @@
 
 use std::fs;
 
+use crate::common::clip::{Samples, clips};
 use crate::common::rig::Rig;
-use crate::common::{FRAME, Input, Report, coarse, moving, score, sides};
+use crate::common::{FRAME, Input, Report, coarse, init, moving, score, sides};
 use crate::process::{Function, functions};
 use gst::prelude::*;
+use gst_video::{VideoCapsBuilder, VideoFormat, VideoFormatInfo};
 use gsthipvmaf::event::{Event, EventState};
 use gsthipvmaf::message::{FrameMessage, ScoreState, Values};
 
@@ -15,6 +17,8 @@ use gsthipvmaf::message::{FrameMessage, ScoreState, Values};
 pub const TESTS: &[Function] = functions![
     the_score_is_what_the_property_names,
     metrics_need_no_model,
+    rgb_is_scored_by_metrics_that_take_it,
+    rgb_is_refused_where_it_is_not_taken,
     scores_that_are_not_computed_are_refused,
     the_jod_of_frames_together_is_no_mean,
     alarms_are_in_the_unit_of_the_score,
@@ -78,6 +82,92 @@ fn metrics_need_no_model() {
     assert!((written - pooled.score).abs() < 1e-6, "{written}");
     let metrics = file["frames"][0]["metrics"].as_object().unwrap();
     assert!(metrics.contains_key(name) && !metrics.contains_key("vmaf"), "{metrics:?}");
+}
+
+/// Returns both sides of a clip as R'G'B', whose G, B and R are the clip's Y, Cb and Cr with fewer bits.
+fn rgb(format: VideoFormat, frames: usize) -> (Input, Input) {
+    init();
+    let clip = clips().into_iter().find(|clip| clip.name == "97x71_444_12bit").unwrap();
+    let bits = VideoFormatInfo::from_format(format).depth()[0];
+    let side = |distorted: bool| {
+        let picture = |t: usize| {
+            let [g, b, r] = clip.planes(t, distorted).map(|plane| {
+                let data = plane.data.iter().map(|sample| sample >> (12 - bits)).collect();
+                Samples { data, ..plane }
+            });
+            [r, g, b]
+        };
+        Input::pictures(format, (clip.width, clip.height), (0..frames).map(picture))
+    };
+    (side(false), side(true))
+}
+
+const RGB: [VideoFormat; 3] = [VideoFormat::Gbr, VideoFormat::Gbr10le, VideoFormat::Gbr12le];
+
+/// The expected values are those of the references in Python of both metrics.
+fn rgb_is_scored_by_metrics_that_take_it() {
+    let expected = [
+        ([40.79505503911353, 32.26634778257137], [53.425391134162105, 53.23305552606535]),
+        ([40.93911452786335, 32.378974078623], [53.077878492833115, 52.87682292933462]),
+        ([40.96929355304422, 32.41466605767512], [52.99639141745607, 52.79272676490206]),
+    ];
+    let properties = [("model-filename", "none"), ("features", "ssimulacra2;cvvdp")];
+    for (format, (ssimulacra2, q)) in RGB.into_iter().zip(expected) {
+        let (reference, distorted) = rgb(format, 2);
+        let report = score(&properties, &reference, &distorted).unwrap();
+        assert_eq!(report.frames.len(), 2);
+        for (t, frame) in report.frames.iter().enumerate() {
+            let of = |name| value(&frame.features, name).unwrap();
+            assert_eq!(of("ssimulacra2"), ssimulacra2[t], "{format}, frame {t}");
+            let found = of("cvvdp_q");
+            assert!((found - q[t]).abs() < 1e-12 * q[t], "{format}, frame {t}: {found}, not {}", q[t]);
+        }
+        let provenance = report.pooled[0].provenance.as_ref().unwrap();
+        let reading = |name: &str| provenance.get::<String>(name).unwrap();
+        assert_eq!(reading("ssimulacra2"), "matrix rgb, full range, transfer srgb, primaries 709");
+        let cvvdp = reading("cvvdp");
+        assert!(cvvdp.ends_with(", matrix rgb, full range, 25/1 frames per second"), "{cvvdp}");
+    }
+}
+
+fn rgb_is_refused_where_it_is_not_taken() {
+    let takes = |properties: &[(&str, &str)], pad: &str| {
+        let rig = Rig::offline(properties).play();
+        let caps = rig.pad(pad).query_caps(None);
+        rig.element.set_state(gst::State::Null).unwrap();
+        RGB.map(|format| caps.can_intersect(&VideoCapsBuilder::new().format(format).build()))
+    };
+    let both = [("model-filename", "none"), ("features", "ssimulacra2;cvvdp")];
+    let with_psnr = [("model-filename", "none"), ("features", "ssimulacra2;psnr")];
+    let heatmap = [both[0], both[1], ("output", "heatmap")];
+    let (reference, distorted) = rgb(VideoFormat::Gbr, 2);
+    for pad in ["ref_sink", "dist_sink"] {
+        assert_eq!(takes(&both, pad), [true; 3]);
+        for properties in [&[][..], &with_psnr, &heatmap] {
+            assert_eq!(takes(properties, pad), [false; 3], "{properties:?}");
+        }
+    }
+    let refused = |properties: &[(&str, &str)], reference: &Input| {
+        score(properties, reference, &distorted).unwrap_err().error.to_string()
+    };
+    for (properties, metric) in [(&[][..], "the adm metric"), (&with_psnr, "the psnr metric")] {
+        let text = refused(properties, &reference);
+        assert!(text.contains(metric) && text.contains("convert both videos to Y'CbCr"), "{text}");
+        assert!(text.contains("videoconvert"), "{text}");
+    }
+    let text = refused(&heatmap, &reference);
+    assert!(text.contains("heat maps are Y'CbCr") && text.contains("videoconvert"), "{text}");
+    // Y'CbCr has the planes of R'G'B', and is not compared with it.
+    let clip = clips().into_iter().find(|clip| clip.name == "97x71_444_12bit").unwrap();
+    let picture = |t: usize| {
+        clip.planes(t, false).map(|plane| {
+            let data = plane.data.iter().map(|sample| sample >> 4).collect();
+            Samples { data, ..plane }
+        })
+    };
+    let ycbcr = Input::pictures(VideoFormat::Y444, (clip.width, clip.height), (0..2).map(picture));
+    let text = refused(&both, &ycbcr);
+    assert!(text.contains("GBR") && text.contains("format=Y444"), "{text}");
 }
 
 fn scores_that_are_not_computed_are_refused() {

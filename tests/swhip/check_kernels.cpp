@@ -399,7 +399,7 @@ void run_ssimulacra2(Run &run, const Frame<T> &frame) {
     const auto white = (float)(1 << frame.bits), unit = 1 / white / (float)scale;
     const Ssimulacra2Conversion conversion{0, 1 / white, scale << (frame.bits - 1), 1.5f * unit, -0.2f * unit, -0.5f * unit,
                                            1.8f * unit, {{0, 0, 16, 0, 0}, {0, -1, 9, 9, -1}},
-                                           {{-3, 29, 111, -9, 0}, {0, -9, 111, 29, -3}}, whole, whole, 1, whole,
+                                           {{-3, 29, 111, -9, 0}, {0, -9, 111, 29, -3}}, whole, whole, 1 + whole, whole,
                                            {{1.2f, -0.2f, 0}, {0, 1, 0}, {0, -0.1f, 1.1f}}};
     const Array<float> pictures(std::vector<float>((1 + PAIRS) * (size_t)layout.picture, 0));
     run.one(kernel_name<T>("ssimulacra2_convert"),
@@ -448,7 +448,7 @@ void run_cvvdp(Run &run, const Frame<T> &frame) {
   front.width = WIDTH, front.height = HEIGHT, front.chroma_width = frame.width(1), front.chroma_height = frame.height(1);
   const CvvdpPicture picture{{frame.plane_of(0), frame.plane_of(1), frame.plane_of(2)}};
   for (uint32_t i = 0; i < places * streams; i++) {
-    front.eotf = i % 3;
+    front.eotf = i % 3, front.is_rgb = i / 3 % 2;
     run.one(kernel_name<T>("cvvdp_front"), {tiles(WIDTH, 2 * CVVDP_THREADS), (unsigned)HEIGHT, CVVDP_THREADS}, picture, frame.bits,
             front, pitch, ring.data() + (size_t)i * CVVDP_COLOURS * pitch);
   }

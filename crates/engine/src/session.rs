@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::EngineError;
 use crate::audit::{Audit, Verify};
-use crate::backend::{Backend, Completion, Group, Ticket};
+use crate::backend::{Backend, BackendError, Completion, Group, Ticket};
 use crate::frame::{Geometry, Picture};
 use crate::heatmap::HeatSums;
 use crate::metrics::{Difference, FrameSums, Scorer, Values, Work};
@@ -390,6 +390,7 @@ impl Session {
     /// `None` if they have it. Earlier pairs are forgotten, so end their runs first.
     pub fn prepare(&mut self, geometry: Geometry, renditions: &[Option<Scaling>]) -> Result<(), EngineError> {
         self.backend.expect_history(self.subsample > 1);
+        self.plan.work.check_video(&self.video).map_err(BackendError::from)?;
         let work = self.plan.work.suited(&self.video, geometry);
         self.backend.prepare(&work, geometry, renditions)?;
         self.work = work;

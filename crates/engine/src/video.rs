@@ -50,6 +50,18 @@ pub struct Colorimetry {
     pub primaries: Option<Primaries>,
 }
 
+impl Colorimetry {
+    /// Returns true if the samples are R'G'B'.
+    pub fn is_rgb(&self) -> bool {
+        self.matrix == Some(Matrix::Rgb)
+    }
+
+    /// Returns the range; without a tag, R'G'B' has full range, and Y'CbCr limited range.
+    pub fn range_or_usual(&self) -> Range {
+        self.range.unwrap_or(if self.is_rgb() { Range::Full } else { Range::Limited })
+    }
+}
+
 /// The codes of black and white.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Range {
@@ -72,6 +84,9 @@ pub enum Matrix {
     Smpte240m,
     /// FCC, 1953.
     Fcc,
+    /// None: the samples are R'G'B'. The planes are green, blue and red, in the places of Y, Cb and Cr, all with the size and
+    /// the range of luma.
+    Rgb,
     /// Another one, also one that is not a matrix of Y'CbCr.
     Other,
 }

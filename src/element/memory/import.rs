@@ -17,7 +17,7 @@ use super::allocator::PinnedAllocator;
 use super::device_memory::{DeviceFrame, DeviceMemoryError, DevicePlane, ImportCache, Kind};
 use super::registered;
 
-/// The position of one component (luma, Cb or Cr) in a frame.
+/// The position of one component in a frame.
 #[derive(Clone, Copy)]
 pub struct Layout {
     pub plane: u32,
@@ -139,13 +139,15 @@ pub struct Importer {
 }
 
 impl Importer {
-    /// An importer for frames with caps of this format; `chroma` says whether anything looks at Cb and Cr.
+    /// Makes an importer for frames with caps of this format; `chroma`: something looks at Cb and Cr. Of R'G'B', G is in the
+    /// place of luma, and B and R are in those of Cb and Cr.
     pub fn new(info: &VideoInfo, chroma: bool) -> Self {
         let chroma = chroma && info.format_info().n_components() >= 3;
+        let [luma, cb, cr] = if info.format_info().is_rgb() { [1, 2, 0] } else { [0, 1, 2] };
         Self {
             info: info.clone(),
-            luma: Layout::new(info, 0),
-            chroma: chroma.then(|| [Layout::new(info, 1), Layout::new(info, 2)]),
+            luma: Layout::new(info, luma),
+            chroma: chroma.then(|| [Layout::new(info, cb), Layout::new(info, cr)]),
             imported: ImportCache::default(),
         }
     }

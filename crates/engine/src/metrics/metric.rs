@@ -26,6 +26,9 @@ pub trait Metric: 'static {
     /// there. libvmaf's metrics do not.
     const HALF_SAMPLES: bool = false;
 
+    /// True if it is defined for R'G'B' too.
+    const TAKES_RGB: bool = false;
+
     /// Returns the part of frames that it reads.
     fn part(geometry: Geometry) -> Geometry {
         if Self::HALF_SAMPLES { geometry } else { geometry.without_half_samples() }
@@ -107,6 +110,14 @@ pub enum Misfit {
         width: usize,
         /// The height of these planes.
         height: usize,
+    },
+    /// The metric needs Y'CbCr.
+    #[error(
+        "the {metric} metric takes Y'CbCr, these frames are R'G'B'; convert both videos to Y'CbCr before, as with videoconvert"
+    )]
+    Rgb {
+        /// The metric, by its name in logs.
+        metric: &'static str,
     },
     /// A reason that only this metric has.
     #[error(transparent)]

@@ -157,7 +157,9 @@ pub struct Conversion {
 pub struct ChromaConversion {
     pub columns: Sampling,
     pub rows: Sampling,
-    /// The code of grey, times the scales of both axes.
+    /// True for R'G'B', whose planes are G, B and R: red and blue are without luma, and green is luma alone.
+    pub is_rgb: bool,
+    /// The code of grey, times the scales of both axes; that of black for R'G'B'.
     pub grey: i32,
     /// Weights of Cr and Cb, the latter for blue and green.
     pub red_cr: f32,
@@ -207,6 +209,8 @@ impl Conversion {
         let most = depth.max() as i32;
         let (black, luma, chroma) =
             if limited { (16 * unit, 219 * unit, 224 * unit) } else { (0, most, most) };
+        let chroma =
+            if video.colorimetry.is_rgb() { (black, luma) } else { (1 << (depth.bits() - 1), chroma) };
         Ok(Self {
             curve: curve(options, video)?,
             black,
@@ -218,12 +222,12 @@ impl Conversion {
 }
 
 impl ChromaConversion {
-    /// `steps`: between the extremes of chroma.
+    /// `grey`: its code. `steps`: between the extremes of chroma.
     fn new(
         options: &Ssimulacra2Options,
         video: &Video,
         geometry: Geometry,
-        steps: i32,
+        (grey, steps): (i32, i32),
     ) -> Result<Option<Self>, Refusal> {
         let Some((width, height)) = geometry.chroma else { return Ok(None) };
         // Chroma of odd pictures may be rounded down or up. The last samples are repeated where there are no others.
@@ -234,7 +238,24 @@ impl ChromaConversion {
         let site = site(options, video);
         let columns = Sampling::new(width < geometry.width, site.h_cosited);
         let rows = Sampling::new(height < geometry.height, site.v_cosited);
+        let scale = columns.scale() * rows.scale();
+        let unit = 1.0 / (f64::from(scale) * f64::from(steps));
+        let grey = scale * grey;
         let (red, blue) = match matrix(options, video, geometry) {
+            Matrix::Rgb => {
+                let (red_cr, blue_cb) = (unit as f32, unit as f32);
+                let (green_cb, green_cr) = (0.0, 0.0);
+                return Ok(Some(Self {
+                    columns,
+                    rows,
+                    is_rgb: true,
+                    grey,
+                    red_cr,
+                    green_cb,
+                    green_cr,
+                    blue_cb,
+                }));
+            }
             Matrix::Bt601 => (0.299, 0.114),
             Matrix::Bt709 => (0.2126, 0.0722),
             Matrix::Bt2020 => (0.2627, 0.0593),
@@ -243,12 +264,11 @@ impl ChromaConversion {
             Matrix::Other => return Err(Refusal::Matrix),
         };
         let green: f64 = 1.0 - red - blue;
-        let scale = columns.scale() * rows.scale();
-        let unit = 1.0 / (f64::from(scale) * f64::from(steps));
         Ok(Some(Self {
             columns,
             rows,
-            grey: scale << (geometry.depth.bits() - 1),
+            is_rgb: false,
+            grey,
             red_cr: (2.0 * (1.0 - red) * unit) as f32,
             green_cb: (-2.0 * blue * (1.0 - blue) / green * unit) as f32,
             green_cr: (-2.0 * red * (1.0 - red) / green * unit) as f32,
@@ -257,10 +277,11 @@ impl ChromaConversion {
     }
 }
 
-/// Returns the matrix; without a tag, that of the size.
+/// Returns the matrix; without a tag, that of the size. R'G'B' has none, whatever options say.
 fn matrix(options: &Ssimulacra2Options, video: &Video, geometry: Geometry) -> Matrix {
     let of_size = if geometry.height <= 576 { Matrix::Bt601 } else { Matrix::Bt709 };
-    options.matrix.or(video.colorimetry.matrix).unwrap_or(of_size)
+    let tagged = video.colorimetry.matrix;
+    tagged.filter(|_| video.colorimetry.is_rgb()).or(options.matrix).or(tagged).unwrap_or(of_size)
 }
 
 /// Returns the curve of the display. Video that was made with the curve of a camera is shown on a display of BT.1886.
@@ -307,19 +328,21 @@ fn primaries(options: &Ssimulacra2Options, video: &Video) -> Result<Option<[[f32
 impl Ssimulacra2Options {
     /// Describes the conversion for frames of a stream.
     fn reading(&self, video: &Video, geometry: Geometry) -> String {
-        let matrix = name_of(&MATRICES, &Some(matrix(self, video, geometry)));
         let range = name_of(&RANGES, &Some(range(self, video)));
         let site = name_of(&SITES, &Some(site(self, video)));
         let primaries = name_of(&PRIMARIES, &Some(named_primaries(self, video)));
         let curve = curve(self, video).map_or("other", |curve| name_of(&CURVES, &Some(curve)));
-        let chroma = geometry.chroma.map(|_| format!("matrix {matrix}, chroma {site}, "));
+        let chroma = geometry.chroma.map(|_| match matrix(self, video, geometry) {
+            Matrix::Rgb => "matrix rgb, ".to_string(),
+            matrix => format!("matrix {}, chroma {site}, ", name_of(&MATRICES, &Some(matrix))),
+        });
         format!("{}{range} range, transfer {curve}, primaries {primaries}", chroma.unwrap_or_default())
     }
 }
 
 /// Returns the codes of black and white.
 fn range(options: &Ssimulacra2Options, video: &Video) -> Range {
-    options.range.or(video.colorimetry.range).unwrap_or(Range::Limited)
+    options.range.unwrap_or(video.colorimetry.range_or_usual())
 }
 
 /// Returns the positions of chroma samples.
@@ -373,6 +396,7 @@ impl Metric for Ssimulacra2 {
     /// One for each of the options.
     type Sums = Vec<PairSums>;
     const HALF_SAMPLES: bool = true;
+    const TAKES_RGB: bool = true;
 
     fn suit(work: &mut Ssimulacra2Work, video: &Video, _geometry: Geometry) {
         work.video = *video;

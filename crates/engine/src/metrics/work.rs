@@ -57,6 +57,7 @@ impl Parts {
 #[derive(Clone, Copy)]
 struct Rules {
     of_reference: bool,
+    takes_rgb: bool,
     suit: fn(&mut Work, &Video, Geometry),
     doubt: fn(&Work, &Video) -> Option<String>,
     readings: fn(&Work, Geometry) -> Vec<String>,
@@ -70,6 +71,7 @@ impl Rules {
     const fn of<M: Metric>() -> Self {
         Self {
             of_reference: M::OF_REFERENCE,
+            takes_rgb: M::TAKES_RGB,
             suit: |work, video, geometry| {
                 if let Some(mut own) = work.get::<M>().cloned() {
                     M::suit(&mut own, video, M::part(geometry));
@@ -183,6 +185,17 @@ impl Work {
     /// Rejects frames for which a metric is not defined.
     pub fn check(&self, geometry: Geometry) -> Result<(), Misfit> {
         self.rules.values().try_for_each(|rules| (rules.check)(self, geometry))
+    }
+
+    /// Returns true if all metrics are defined for R'G'B'.
+    pub fn takes_rgb(&self) -> bool {
+        self.rules.values().all(|rules| rules.takes_rgb)
+    }
+
+    /// Rejects a stream for which a metric is not defined.
+    pub fn check_video(&self, video: &Video) -> Result<(), Misfit> {
+        let unfit = self.rules.iter().find(|(_, rules)| video.colorimetry.is_rgb() && !rules.takes_rgb);
+        unfit.map_or(Ok(()), |(metric, _)| Err(Misfit::Rgb { metric }))
     }
 
     /// Returns the metrics that are computed, by name.

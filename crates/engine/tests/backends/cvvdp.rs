@@ -10,7 +10,7 @@ use hipvmaf_engine::metrics::feature_list;
 use hipvmaf_engine::model::ScoreOptions;
 use hipvmaf_engine::plan::Plan;
 use hipvmaf_engine::session::{Session, Tag, Totals};
-use hipvmaf_engine::video::{FrameRate, Video};
+use hipvmaf_engine::video::{Colorimetry, FrameRate, Matrix, Video};
 
 use crate::clip::{Clip, clips};
 use crate::features::backend;
@@ -32,11 +32,16 @@ pub fn picture<'a>(clip: &Clip, bytes: &'a [u8]) -> Picture<'a> {
     Picture::packed(bytes, geometry(clip)).unwrap()
 }
 
+/// Returns a stream of this rate.
+fn at((num, den): (u32, u32)) -> Video {
+    Video { rate: FrameRate::new(num, den), ..Video::default() }
+}
+
 /// Scores frames of the clip's geometry. Returns the values of each rendition, and the totals of the first.
 fn score(
     clip: &Clip,
     options: &str,
-    rate: (u32, u32),
+    video: Video,
     (renditions, subsample): (usize, u32),
     frames: &[Frame],
 ) -> (Vec<Values>, Vec<(Cow<'static, str>, f64)>) {
@@ -44,7 +49,7 @@ fn score(
         feature_list::parse(options, &[]).unwrap().iter().flat_map(|e| e.features(true)).collect();
     let plan = Arc::new(Plan::new(vec![], &features, ScoreOptions::default()).unwrap());
     let mut session = Session::new(plan.clone(), backend(), subsample);
-    session.set_video(Video { rate: FrameRate::new(rate.0, rate.1), ..Video::default() });
+    session.set_video(video);
     session.prepare(geometry(clip), &vec![None; renditions]).unwrap();
     let mut pairs = vec![];
     for (reference, distorted) in frames {
@@ -140,7 +145,7 @@ pub fn is_that_of_its_definition() {
     ];
     for (name, options, rate, expected, jod) in cases {
         let clip = clips().into_iter().find(|clip| clip.name == name).unwrap();
-        let (values, aggregates) = score(&clip, options, rate, (1, 1), &frames(&clip));
+        let (values, aggregates) = score(&clip, options, at(rate), (1, 1), &frames(&clip));
         assert_eq!(values[0].len(), expected.len());
         for (t, (value, expected)) in values[0].iter().zip(expected).enumerate() {
             let value = value.unwrap();
@@ -153,6 +158,54 @@ pub fn is_that_of_its_definition() {
         let key = &feature_list::parse(options, &[]).unwrap()[0].features(true)[0].key;
         assert_eq!(format!("cvvdp{}", &key["cvvdp_q".len()..]), *name);
         assert!((value - jod).abs() < 1e-9, "{name}: {value}, not {jod}");
+    }
+}
+
+/// The expected values are those of the definition's reference in Python, with G, B and R that are converted as luma is. The
+/// matrix and the position of chroma make no difference.
+pub fn of_rgb_is_that_of_its_definition() {
+    let clip = clips().into_iter().find(|clip| clip.name == "97x71_444_12bit").unwrap();
+    let cases = [
+        (
+            "cvvdp=matrix=bt2020:loc=left",
+            (25, 1),
+            [
+                52.99639141745607,
+                52.79272676490206,
+                53.801725902583804,
+                59.187025609241516,
+                62.26197289676871,
+                65.77616028824617,
+            ],
+            8.079215866987578,
+        ),
+        (
+            "cvvdp=display=standard_hdr_hlg:range=limited",
+            (50, 1),
+            [
+                76.18515402815332,
+                81.11253315304613,
+                91.40957037054757,
+                101.6359690245515,
+                105.02694144442238,
+                108.074052261359,
+            ],
+            6.970892101118496,
+        ),
+    ];
+    for (options, rate, expected, jod) in cases {
+        let colorimetry = Colorimetry { matrix: Some(Matrix::Rgb), ..Colorimetry::default() };
+        let video = Video { colorimetry, ..at(rate) };
+        let (values, aggregates) = score(&clip, options, video, (1, 1), &frames(&clip));
+        assert_eq!(values[0].len(), expected.len());
+        for (t, (value, expected)) in values[0].iter().zip(expected).enumerate() {
+            let value = value.unwrap();
+            assert!(
+                (value - expected).abs() < 1e-12 * expected,
+                "{options}, frame {t}: {value}, not {expected}"
+            );
+        }
+        assert!((aggregates[0].1 - jod).abs() < 1e-9, "{options}: {aggregates:?}, not {jod}");
     }
 }
 
@@ -174,13 +227,13 @@ pub fn of_still_pictures_is_their_jod() {
         let [feature] = &features[..] else { panic!("{features:?}") };
         assert!(feature.key.starts_with("cvvdp_") && feature.key.ends_with("_still"), "{}", feature.key);
         for rate in [(0, 1), (50, 1)] {
-            let (values, aggregates) = score(&clip, options, rate, (1, 1), frames);
+            let (values, aggregates) = score(&clip, options, at(rate), (1, 1), frames);
             assert_eq!(aggregates, []);
             for (t, (value, expected)) in values[0].iter().zip(expected).enumerate() {
                 let value = value.unwrap();
                 assert!((value - expected).abs() < 1e-12 * expected, "{name}, {t}: {value}, not {expected}");
             }
-            let alone = score(&clip, options, rate, (1, 1), &frames[2..]).0;
+            let alone = score(&clip, options, at(rate), (1, 1), &frames[2..]).0;
             assert_eq!(alone[0][0], values[0][2]);
         }
     }
@@ -194,7 +247,7 @@ pub fn of_parts_is_that_of_the_whole() {
     let all = frames(&clip);
     // Three frames at 8, five at 10 frames a second.
     for (rate, lead_in) in [(8, 2), (10, 4)] {
-        let run = |frames: &[Frame], given| score(&clip, "cvvdp", (rate, 1), given, frames).0;
+        let run = |frames: &[Frame], given| score(&clip, "cvvdp", at((rate, 1)), given, frames).0;
         let whole = run(&all, (1, 1)).remove(0);
         let first = 5;
         let chunk = |lead_in: usize| run(&all[first - lead_in..], (1, 1)).remove(0)[lead_in..].to_vec();

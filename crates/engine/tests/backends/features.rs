@@ -14,6 +14,7 @@ use hipvmaf_engine::metrics::feature::Feature;
 use hipvmaf_engine::model::ScoreOptions;
 use hipvmaf_engine::plan::Plan;
 use hipvmaf_engine::session::{Session, Tag, Totals};
+use hipvmaf_engine::video::{Colorimetry, FrameRate, Matrix, Video};
 
 use crate::clip::{Clip, clips};
 
@@ -177,5 +178,33 @@ pub fn frames_that_a_metric_is_not_defined_for_are_refused() {
         };
         assert!(!matches!(error, BackendError::Device(_)));
         assert!(error.to_string().contains(reason), "{error}");
+    }
+}
+
+pub fn rgb_is_refused_by_metrics_of_luma() {
+    let depth = BitDepth::new(8).unwrap();
+    let geometry = Geometry { width: 176, height: 176, depth, chroma: Some((176, 176)) };
+    let colorimetry = Colorimetry { matrix: Some(Matrix::Rgb), ..Colorimetry::default() };
+    let video = Video { colorimetry, ..Video::default() };
+    for name in
+        ["VMAF_integer_feature_vif_scale0_score", "psnr_y", "psnr_cb", "xpsnr_y", "ciede2000", "ssimulacra2"]
+    {
+        let features = [features(name, &[]), features("cvvdp_q", &[])].concat();
+        let plan = Plan::new(vec![], &features, ScoreOptions::default()).unwrap();
+        let takes_rgb = plan.work.takes_rgb();
+        let mut session = Session::new(Arc::new(plan), backend(), 1);
+        let rate = FrameRate::new(25, 1);
+        session.set_video(Video { rate, ..video });
+        match session.prepare(geometry, &[None]) {
+            Ok(()) => assert!(takes_rgb && name == "ssimulacra2", "{name}"),
+            Err(error) => {
+                let error = error.to_string();
+                let metric = name.split('_').find(|part| ["vif", "psnr", "xpsnr"].contains(part));
+                assert!(!takes_rgb && error.contains(metric.unwrap_or("ciede")), "{name}: {error}");
+                assert!(error.contains("convert both videos to Y'CbCr"), "{error}");
+            }
+        }
+        session.set_video(Video { rate, ..Video::default() });
+        session.prepare(geometry, &[None]).unwrap();
     }
 }

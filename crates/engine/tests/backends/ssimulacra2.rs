@@ -10,8 +10,8 @@ use hipvmaf_engine::backend::cpu::Cpu;
 use hipvmaf_engine::backend::hip::Hip;
 use hipvmaf_engine::backend::{Backend, Group};
 use hipvmaf_engine::frame::{BitDepth, Geometry, Picture};
-use hipvmaf_engine::metrics::FrameSums;
 use hipvmaf_engine::metrics::feature::Feature;
+use hipvmaf_engine::metrics::{FrameSums, Work};
 use hipvmaf_engine::model::ScoreOptions;
 use hipvmaf_engine::plan::Plan;
 use hipvmaf_engine::random::noise;
@@ -134,6 +134,31 @@ pub fn is_that_of_its_specification() {
     assert_ne!(all[1], all[0]);
 }
 
+/// The expected values are those of the specification's reference in Python, with its line between entries of a table of light.
+/// With its table for codes of pictures, it has 69.8312 for the first and 29.9258 for the last. The matrix and the position of
+/// chroma make no difference.
+pub fn of_rgb_is_that_of_its_specification() {
+    let tagged = |transfer, range| {
+        let colorimetry = Colorimetry { range, matrix: Some(Matrix::Rgb), transfer, primaries: None };
+        Video { colorimetry, ..Video::default() }
+    };
+    let srgb = Some(Transfer::Srgb);
+    let limited: Options = &[("range", "limited"), ("transfer", "bt1886"), ("primaries", "2020")];
+    let ignored: Options = &[("matrix", "2020"), ("site", "topleft"), ("transfer", "bt1886")];
+    let cases = [
+        ((160, 120, 8), tagged(srgb, None), &[][..], 0x4051_7532_229d_93da),
+        ((160, 120, 8), tagged(srgb, Some(Range::Full)), &[], 0x4051_7532_229d_93da),
+        ((97, 67, 10), tagged(None, None), limited, 0x4048_0df1_e55c_68e0),
+        ((96, 64, 12), tagged(None, None), &[], 0x403d_ed19_0b11_05e0),
+        ((96, 64, 12), tagged(srgb, None), ignored, 0x403d_ed19_0b11_05e0),
+    ];
+    for ((width, height, bits), video, options, expected) in cases {
+        let geometry = geometry(width, height, bits, Some((width, height)));
+        let found = scores(geometry, video, &[options]);
+        assert_eq!(found, [f64::from_bits(expected)], "{geometry:?} {video:?} {options:?}");
+    }
+}
+
 /// Several distorted pictures and several conversions, sizes around those of blocks and tiles.
 pub fn equals_the_processors() {
     let options: [Options; 4] = [
@@ -155,6 +180,12 @@ pub fn equals_the_processors() {
             Some((width, height / 2)),
         ];
         let geometry = geometry(width, height, bits, chroma[(i + i / 6) % 6]);
+        let matrix = (geometry.chroma == Some((width, height))).then_some(Matrix::Rgb);
+        let matrices = std::iter::once(None).chain(matrix.map(Some));
+        let video = |matrix| Video {
+            colorimetry: Colorimetry { matrix, ..Colorimetry::default() },
+            ..Video::default()
+        };
         let most = geometry.depth.max();
         let picture = |which: u32| {
             filled(geometry, |p, x, y| {
@@ -169,17 +200,19 @@ pub fn equals_the_processors() {
         };
         let pictures = [0, 1, 2].map(picture);
         let work = plan(&[options[i % 4], options[(i + 1) % 4]]).work;
-        let sums = |backend: &mut dyn Backend, distorted: &[Vec<u8>]| -> Vec<FrameSums> {
-            backend.prepare(&work, geometry, &vec![None; distorted.len()]).unwrap();
+        let works: Vec<_> = matrices.map(|matrix| work.suited(&video(matrix), geometry)).collect();
+        let sums = |work: &Work, backend: &mut dyn Backend, distorted: &[Vec<u8>]| -> Vec<FrameSums> {
+            backend.prepare(work, geometry, &vec![None; distorted.len()]).unwrap();
             let picture = |bytes| Picture::packed(bytes, geometry).unwrap();
             let others = distorted.iter().map(|bytes| picture(bytes)).enumerate().collect();
             let group = Group { reference: picture(&pictures[0]), distorted: others, history_only: false };
             let ticket = backend.submit(group).unwrap();
             backend.wait(ticket).unwrap()
         };
-        for distorted in [&pictures[1..], &pictures[2..]] {
-            let expected = sums(&mut Cpu::new(1).unwrap(), distorted);
-            let found = sums(&mut Hip::open(&Selection::default(), 1).unwrap(), distorted);
+        let cases = works.iter().flat_map(|work| [&pictures[1..], &pictures[2..]].map(|of| (work, of)));
+        for (work, distorted) in cases {
+            let expected = sums(work, &mut Cpu::new(1).unwrap(), distorted);
+            let found = sums(work, &mut Hip::open(&Selection::default(), 1).unwrap(), distorted);
             for (found, expected) in found.iter().zip(&expected) {
                 assert_eq!(expected.difference(found), None, "{geometry:?}");
             }

@@ -21,7 +21,7 @@ use hipvmaf_engine::testing::metrics::{
     Method, Motion, MotionWork, Psnr, PsnrHvs, PsnrHvsWork, PsnrWork, Speed, SpeedOptions, SpeedWork, Ssim,
     SsimWork, Vif, VifWork, Xpsnr, XpsnrWork,
 };
-use hipvmaf_engine::video::{FrameRate, Video};
+use hipvmaf_engine::video::{Colorimetry, FrameRate, Matrix, Video};
 use proptest::prelude::*;
 
 /// Frames of one size, consecutive in memory, each with Y, Cb and Cr.
@@ -529,13 +529,19 @@ pub fn similarity_equals_the_processors() {
 
 /// Returns the work of ColorVideoVDP with these options, for frames of this rate.
 fn cvvdp(options: &str, rate: u32, geometry: Geometry, heat: bool) -> Work {
+    let rate = FrameRate::new(rate, 1);
+    cvvdp_of(options, Video { rate, ..Video::default() }, geometry, heat)
+}
+
+/// Returns the work of ColorVideoVDP with these options, for such a stream.
+fn cvvdp_of(options: &str, video: Video, geometry: Geometry, heat: bool) -> Work {
     let features: Vec<_> =
         feature_list::parse(options, &[]).unwrap().iter().flat_map(|e| e.features(true)).collect();
     let mut plan = Plan::new(vec![], &features, ScoreOptions::default()).unwrap();
     if heat {
         plan.add_heat_map();
     }
-    plan.work.suited(&Video { rate: FrameRate::new(rate, 1), ..Video::default() }, geometry)
+    plan.work.suited(&video, geometry)
 }
 
 /// All curves of displays, bands that are masked without taps, odd sizes, histories with gaps, scaled and still pictures.
@@ -561,6 +567,26 @@ pub fn cvvdp_equals_the_processors() {
             let mut others = vec![(distorted, None)];
             others.extend(scaling.ok().map(|scaling| (other, Some(scaling))));
             check_clips(&work, kind, &reference, &others);
+        }
+    }
+}
+
+/// All curves of displays, both ranges, 8 and more bits.
+pub fn cvvdp_of_rgb_equals_the_processors() {
+    let displays = ["standard_4k", "standard_hdr_pq:range=limited", "standard_hdr_hlg"];
+    for (i, (width, height)) in [(97, 64), (54, 75), (130, 33)].into_iter().enumerate() {
+        for bits in [8, 10] {
+            let mut both = [false, true].map(|d| Clip::new(0, d, width, 3 * height, bits, 4));
+            for clip in &mut both {
+                // The luma of a picture of three times the height, and nothing else.
+                clip.geometry = Geometry { height, chroma: Some((width, height)), ..clip.geometry };
+            }
+            let [reference, distorted] = both;
+            let colorimetry = Colorimetry { matrix: Some(Matrix::Rgb), ..Colorimetry::default() };
+            let video = Video { rate: FrameRate::new(5, 1), colorimetry, ..Video::default() };
+            let options = format!("cvvdp=display={}", displays[i]);
+            let work = cvvdp_of(&options, video, reference.geometry, false);
+            check_clips(&work, 0, &reference, &[(distorted, None)]);
         }
     }
 }

@@ -161,9 +161,10 @@ fn colours<T: Sample>(
     for x in 0..n {
         let code = <T as Into<i32>>::into(luma[x]).max(low).min(high);
         let y = (code as f32).mul_add(front.luma.scale, front.luma.offset);
-        let r = unit(vr.mul_add(v[x], y));
+        let added = if front.is_rgb { 0.0 } else { y };
+        let r = unit(vr.mul_add(v[x], added));
         let g = unit(vg.mul_add(v[x], ug.mul_add(u[x], y)));
-        let b = unit(ub.mul_add(u[x], y));
+        let b = unit(ub.mul_add(u[x], added));
         let [r, g, b] = system([linear(r), linear(g), linear(b)]);
         d0[x] = m0[0].mul_add(r, m0[1].mul_add(g, m0[2].mul_add(b, o0)));
         d1[x] = m1[0].mul_add(r, m1[1].mul_add(g, m1[2].mul_add(b, o1)));

@@ -71,12 +71,13 @@ impl<T: Sample> Image for Coded<'_, T> {
                 let (mut u, mut v) = ([0.0; WIDE], [0.0; WIDE]);
                 upsample(*cb, conversion, y, &columns, &mut u);
                 upsample(*cr, conversion, y, &columns, &mut v);
-                let ChromaConversion { red_cr, green_cb, green_cr, blue_cb, .. } = *conversion;
+                let ChromaConversion { is_rgb, red_cr, green_cb, green_cr, blue_cb, .. } = *conversion;
+                let added: &[f32; WIDE] = if is_rgb { &[0.0; WIDE] } else { &luma };
                 let [red, green, blue] = to;
                 for i in 0..n {
-                    red[i] = red_cr.mul_add(v[i], luma[i]);
+                    red[i] = red_cr.mul_add(v[i], added[i]);
                     green[i] = green_cr.mul_add(v[i], green_cb.mul_add(u[i], luma[i]));
-                    blue[i] = blue_cb.mul_add(u[i], luma[i]);
+                    blue[i] = blue_cb.mul_add(u[i], added[i]);
                 }
             }
         }

@@ -35,7 +35,7 @@ const COLOURS: usize = 3;
 shared! {
     "cvvdp.hip"
     /// The conversion of samples. Of pairs of numbers, the first is for luma.
-    struct CvvdpFront: 148 {
+    struct CvvdpFront: 152 {
         [0] low: [i32; 2],
         [8] high: [i32; 2],
         [16] scale: [f32; 2],
@@ -54,6 +54,8 @@ shared! {
         [136] height: i32,
         [140] chroma_width: i32,
         [144] chroma_height: i32,
+        /// 1 for R'G'B', of which red and blue are without luma.
+        [148] is_rgb: u32,
     }
 }
 
@@ -125,6 +127,7 @@ impl CvvdpFront {
             height: geometry.height as i32,
             chroma_width: chroma_width as i32,
             chroma_height: chroma_height as i32,
+            is_rgb: front.is_rgb.into(),
         }
     }
 }

@@ -39,6 +39,7 @@ shared! {
         /// 1 if chroma is not subsampled along the axis.
         [108] whole_columns: u32,
         [112] whole_rows: u32,
+        /// 2 for R'G'B', of which red and blue are without luma.
         [116] has_chroma: u32,
         [120] has_primaries: u32,
         [124] primaries: [[f32; 3]; 3],
@@ -79,9 +80,11 @@ impl From<&Conversion> for Ssimulacra2Conversion {
     fn from(conversion: &Conversion) -> Self {
         let Conversion { black, luma, ref chroma, ref primaries, .. } = *conversion;
         let mut to = Self { black, luma, ..Self::default() };
-        if let Some(ChromaConversion { columns, rows, grey, red_cr, green_cb, green_cr, blue_cb }) = *chroma {
+        if let Some(ChromaConversion { columns, rows, is_rgb, grey, red_cr, green_cb, green_cr, blue_cb }) =
+            *chroma
+        {
             let whole = |sampling| u32::from(sampling == Sampling::Whole);
-            to = Self { grey, red_cr, green_cb, green_cr, blue_cb, has_chroma: 1, ..to };
+            to = Self { grey, red_cr, green_cb, green_cr, blue_cb, has_chroma: 1 + u32::from(is_rgb), ..to };
             (to.columns, to.rows) = (weights(columns), weights(rows));
             (to.whole_columns, to.whole_rows) = (whole(columns), whole(rows));
         }

@@ -51,12 +51,14 @@ const STILL: f64 = 0.577918291091919;
 const JOD_FACTOR: f64 = 0.0439569391310215;
 const JOD_POWER: f64 = 0.9302042722702026;
 
-/// Matrices between Y'CbCr and R'G'B' that it takes.
+/// Matrices between Y'CbCr and R'G'B' that it takes, and none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Matrix {
     Bt601,
     Bt709,
     Bt2020,
+    /// The samples are R'G'B'.
+    Rgb,
 }
 
 /// Options of `cvvdp`.
@@ -155,8 +157,9 @@ impl CvvdpWork {
             Some(video::Matrix::Bt2020) => Matrix::Bt2020,
             _ => Matrix::Bt709,
         };
-        self.matrix = self.options.matrix.unwrap_or(tagged);
-        self.full = self.options.range.unwrap_or(colorimetry.range == Some(video::Range::Full));
+        let is_rgb = colorimetry.is_rgb();
+        self.matrix = if is_rgb { Matrix::Rgb } else { self.options.matrix.unwrap_or(tagged) };
+        self.full = self.options.range.unwrap_or(colorimetry.range_or_usual() == video::Range::Full);
         let site = || video.chroma_site.map_or([false; 2], |site| [site.h_cosited, site.v_cosited]);
         self.cosited = self.options.loc.unwrap_or_else(site);
         self.rate = video.rate;
@@ -165,9 +168,11 @@ impl CvvdpWork {
     /// Describes the display, and how samples become light.
     fn reading(&self, geometry: Geometry) -> String {
         let range = if self.full { "full" } else { "limited" };
-        let matrix = name_of(&MATRICES, &Some(self.matrix));
         let site = name_of(&SITES, &Some(self.cosited));
-        let chroma = geometry.chroma.map(|_| format!("matrix {matrix}, chroma {site}, "));
+        let chroma = geometry.chroma.map(|_| match self.matrix {
+            Matrix::Rgb => "matrix rgb, ".to_string(),
+            matrix => format!("matrix {}, chroma {site}, ", name_of(&MATRICES, &Some(matrix))),
+        });
         let time = match self.rate {
             _ if self.options.still => ", still pictures".to_string(),
             Some(rate) => format!(", {}/{} frames per second", rate.num(), rate.den()),
@@ -236,6 +241,7 @@ impl Metric for Cvvdp {
     type Work = CvvdpWork;
     type Sums = CvvdpSums;
     const HALF_SAMPLES: bool = true;
+    const TAKES_RGB: bool = true;
 
     fn suit(work: &mut CvvdpWork, video: &Video, _geometry: Geometry) {
         work.suit(video);

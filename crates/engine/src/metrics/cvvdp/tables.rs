@@ -72,6 +72,8 @@ pub struct Front {
     pub chroma: Codes,
     /// The weights of Cr in red, of Cb and Cr in green, and of Cb in blue.
     pub matrix: [f32; 4],
+    /// True for R'G'B', whose planes are G, B and R: red and blue are without luma, and green is luma alone.
+    pub is_rgb: bool,
     pub eotf: Eotf,
     pub peak: f32,
     /// HLG: the exponent of luminance, and the constants of its upper part.
@@ -162,6 +164,8 @@ impl Front {
                 codes(16, 240, 1.0 / (16.0 * 224.0 * k), -128.0 / 224.0),
             )
         };
+        let is_rgb = work.matrix == Matrix::Rgb && geometry.chroma.is_some();
+        let chroma = if is_rgb { Codes { scale: luma.scale / 16.0, ..luma } } else { chroma };
         let to_xyz = if display.eotf == Eotf::Srgb { &BT709_TO_XYZ } else { &BT2020_TO_XYZ };
         let colours = product(&product(&LMS_TO_DKL, &XYZ_TO_LMS), to_xyz);
         let scale = if display.eotf == Eotf::Pq { 1.0 } else { display.peak - display.black() };
@@ -174,7 +178,9 @@ impl Front {
                 Matrix::Bt709 => [1.5748, -0.1873, -0.4681, 1.8556],
                 Matrix::Bt2020 => [1.47460, -0.16455, -0.57135, 1.88140],
                 Matrix::Bt601 => [1.402, -0.344136, -0.714136, 1.772],
+                Matrix::Rgb => [1.0, 0.0, 0.0, 1.0],
             },
+            is_rgb,
             eotf: display.eotf,
             peak: display.peak as f32,
             gamma,

@@ -7,7 +7,7 @@ use crate::backend::cpu::plane::AnyPlane;
 use crate::backend::cpu::tests::{Picture, content};
 use crate::frame::{BitDepth, Geometry};
 use crate::metrics::Metric as _;
-use crate::metrics::cvvdp::CvvdpOptions;
+use crate::metrics::cvvdp::{CvvdpOptions, Matrix};
 use crate::metrics::options::Options;
 use crate::video::{FrameRate, Video};
 
@@ -52,7 +52,10 @@ mod naive {
                 chroma(2, x, y),
             );
             let [vr, ug, vg, ub] = front.matrix;
-            let rgb = [vr.mul_add(v, l), vg.mul_add(v, ug.mul_add(u, l)), ub.mul_add(u, l)];
+            let rgb = match front.is_rgb {
+                true => [v, l, u],
+                false => [vr.mul_add(v, l), vg.mul_add(v, ug.mul_add(u, l)), ub.mul_add(u, l)],
+            };
             let mut rgb = rgb.map(|c| linear(c.clamp(0.0, 1.0)));
             if front.eotf == Eotf::Hlg {
                 rgb = system(front, rgb);
@@ -351,6 +354,9 @@ fn check(
     let geometry = Geometry { width: size.0, height: size.1, depth, chroma: Some(chroma) };
     let mut work = work(options, fps, geometry);
     work.heat = seed % 3 != 1;
+    if chroma == size && seed % 3 == 2 {
+        work.matrix = Matrix::Rgb;
+    }
     let tables = Tables::new(&work, geometry).unwrap();
     let frames: Vec<_> = [seed, seed + 3, seed + 6].map(|seed| frame(seed, size, chroma, bits)).into();
     let converted: Vec<_> = frames
