@@ -7,10 +7,10 @@ use gst::prelude::*;
 use gsthipvmaf::event::{Event, EventMessage, EventState};
 use gsthipvmaf::message::ScoreState;
 
-use crate::common::clip::clips;
+use crate::common::clip::{Clip, clips};
 use crate::common::device::DEVICE;
 use crate::common::rig::Rig;
-use crate::common::{Input, Report, score, sides, until};
+use crate::common::{Input, Report, coarse, moving, score, sides, until};
 use crate::gpu::{CDNA, RDNA};
 use crate::process::{Case, Function, functions};
 
@@ -82,7 +82,17 @@ pub mod on_gpu {
 
     fn nothing_is_found_where_nothing_is_wrong() {
         let mut verified = [0; 3];
-        for clip in clips() {
+        let drawn = |coarsely: bool| {
+            Input::drawn_at((324, 244), 3, |t, x, y| {
+                let sample = moving(t, x % 64, y % 48);
+                if coarsely { coarse(sample) } else { sample }
+            })
+        };
+        let clips = clips();
+        let of_clip =
+            |clip: &Clip| (clip.name.clone(), Input::planar(clip, false), Input::planar(clip, true));
+        let large = ("large".into(), drawn(false), drawn(true));
+        for (name, reference, distorted) in clips.iter().map(of_clip).chain([large]) {
             let all = [
                 "psnr_hvs;ciede;float_ssim;psnr",
                 "cambi;float_ms_ssim;speed_chroma_uv",
@@ -97,7 +107,6 @@ pub mod on_gpu {
                     ("features", features),
                     ("extra-models", models),
                 ];
-                let (reference, distorted) = (Input::planar(&clip, false), Input::planar(&clip, true));
                 // Some clips are too small for some of the features.
                 let Ok(report) = score(&properties, &reference, &distorted) else { continue };
                 let pooled = &report.pooled[0];
@@ -105,13 +114,12 @@ pub mod on_gpu {
                 assert_eq!(
                     (pooled.counts.verified, pooled.counts.wrong),
                     (pooled.counts.scored, 0),
-                    "{} {features}",
-                    clip.name
+                    "{name} {features}"
                 );
                 assert_eq!(wrong(&report), Vec::<&EventMessage>::new());
             }
         }
-        assert!(verified.iter().all(|frames| *frames > 10), "{verified:?}");
+        assert!(verified.iter().all(|frames| *frames > 0), "{verified:?}");
     }
 
     /// Each stream lacks other frames, after which its history begins anew.
