@@ -95,7 +95,7 @@ pub mod on_gpu {
         for (name, reference, distorted) in clips.iter().map(of_clip).chain([large]) {
             let all = [
                 "psnr_hvs;ciede;float_ssim;psnr",
-                "cambi;float_ms_ssim;speed_chroma_uv",
+                "cambi;float_ms_ssim;speed_chroma",
                 "xpsnr;ssimulacra2;cvvdp",
             ];
             let models = ["vmaf_v0.6.1neg", "vmaf_v1.0.16_hfr_3d0h", "vmaf_4k_v0.6.1"];
