@@ -52,7 +52,7 @@ const DRM_FORMATS: [(&str, VideoFormat); 10] = [
 ];
 
 /// Everything that some backend reads.
-pub static TEMPLATE: LazyLock<gst::Caps> = LazyLock::new(|| readable(&Kind::ALL));
+pub static TEMPLATE: LazyLock<gst::Caps> = LazyLock::new(|| readable(&Kind::ALL, true));
 
 /// Video of any format in memory that some backend reads. Caps with other features are refused before anything is sent:
 /// upstream may have what it adds to them left out, as overlays that can be blended instead.
@@ -63,14 +63,9 @@ pub static ANY: LazyLock<gst::Caps> = LazyLock::new(|| {
     caps
 });
 
-/// Caps of frames in the system's memory and in memory of these kinds.
-pub fn readable(kinds: &[Kind]) -> gst::Caps {
-    with(&FORMATS, kinds, |builder| builder)
-}
-
-/// Returns those of [`readable`] that are not R'G'B'.
-pub fn without_rgb(kinds: &[Kind]) -> gst::Caps {
-    let formats: Vec<_> = FORMATS.into_iter().filter(|format| !is_rgb(*format)).collect();
+/// Returns caps of frames in the system's memory and in memory of these kinds, also of R'G'B' if `rgb` is true.
+pub fn readable(kinds: &[Kind], rgb: bool) -> gst::Caps {
+    let formats: Vec<_> = FORMATS.into_iter().filter(|format| rgb || !is_rgb(*format)).collect();
     with(&formats, kinds, |builder| builder)
 }
 

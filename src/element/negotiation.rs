@@ -39,8 +39,7 @@ impl HipVmaf {
     /// Returns caps of the frames that can be scored, in memory of these kinds. Before the start, any metric may be asked for.
     fn readable(&self, memories: &[Kind]) -> gst::Caps {
         let takes_rgb = lock(&self.run().state).as_ref().is_none_or(State::takes_rgb);
-        let takes_rgb = takes_rgb && self.output() != Output::Heatmap;
-        if takes_rgb { caps::readable(memories) } else { caps::without_rgb(memories) }
+        caps::readable(memories, takes_rgb && self.output() != Output::Heatmap)
     }
 
     /// The sink pad whose frames leave at the src pad, if they do.

@@ -26,7 +26,7 @@ use super::error::Error;
 use super::imp::HipVmaf;
 use super::messages::{Counts, Messages};
 use super::pads::{DISTORTED, HipVmafPad};
-use super::report::figures::{Figures, followed};
+use super::report::figures::Figures;
 use super::report::results::{Results, of_rendition};
 use super::report::writer::{Job, Writer};
 use super::settings::{Backend, Output, Settings};
@@ -168,7 +168,7 @@ impl HipVmaf {
     pub(super) fn check(&self) -> Result<(), Error> {
         let settings = lock(&self.settings).clone();
         settings.check(&lock(&self.watch))?;
-        followed(&settings, &Self::plan(&settings)?)?;
+        Figures::new(&settings, Arc::new(Self::plan(&settings)?))?;
         if settings.backend != Backend::Cpu {
             match hip::open(&self.selection(&settings)) {
                 Ok(device) => *lock(&self.gpu) = Some(device),

@@ -402,8 +402,8 @@ pub fn readable(
     backend: &'static str,
 ) -> Result<VideoInfo, Error> {
     let name = || pad.name().to_string();
-    let Some(info) = caps::info(caps).filter(|_| caps.is_subset(&caps::readable(memories))) else {
-        let kind = Kind::ALL.into_iter().find(|kind| caps.is_subset(&caps::readable(&[*kind])));
+    let Some(info) = caps::info(caps).filter(|_| caps.is_subset(&caps::readable(memories, true))) else {
+        let kind = Kind::ALL.into_iter().find(|kind| caps.is_subset(&caps::readable(&[*kind], true)));
         return Err(match kind {
             Some(kind) => Error::Memory { pad: name(), kind, backend },
             None => Error::Caps { pad: name(), caps: caps.to_owned() },

@@ -123,7 +123,7 @@ impl Figures {
 }
 
 /// Returns what the property `score` names in a plan: the first model unless it is set, without models the first feature.
-pub fn followed(settings: &Settings, plan: &Plan) -> Result<Followed, Error> {
+fn followed(settings: &Settings, plan: &Plan) -> Result<Followed, Error> {
     let named = settings.score.as_deref().map(str::trim).filter(|name| !name.is_empty());
     let followed = named.map_or_else(|| plan.first_followed(), |name| plan.followed(name));
     followed.ok_or_else(|| {
