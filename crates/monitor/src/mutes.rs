@@ -13,6 +13,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
+use super::settings::read_from_text;
 use super::state::State;
 
 const FILE: &str = "mutes.json";
@@ -99,13 +100,7 @@ impl Maintenance {
     }
 }
 
-impl TryFrom<String> for Maintenance {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, String> {
-        text.parse()
-    }
-}
+read_from_text!(Maintenance);
 
 impl FromStr for Maintenance {
     type Err = String;

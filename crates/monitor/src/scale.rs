@@ -2,6 +2,7 @@
 
 //! Scales of the values that scores, alarms and charts follow.
 
+use score::{Metric, Unit};
 use serde::Serialize;
 
 /// Usual range and unit of a value.
@@ -18,23 +19,28 @@ pub struct Scale {
 impl Scale {
     /// Returns the scale of a value: a model, a key of a feature, or `cvvdp`.
     pub fn of(value: &str) -> Self {
-        let is = |names: &[&str]| names.iter().any(|name| value.starts_with(name));
-        if is(&["cvvdp"]) {
-            Self { low: 0.0, high: 10.0, unit: "JOD" }
-        } else if is(&["psnr", "xpsnr", "apsnr", "axpsnr"]) {
-            Self { low: 20.0, high: 60.0, unit: "dB" }
-        } else if is(&["ssim_", "ms_ssim"]) || value == "ssim" {
-            Self { low: 0.0, high: 1.0, unit: "" }
-        } else {
-            Self { low: 0.0, high: 100.0, unit: "" }
+        let unit = match value {
+            _ if is_model(value) => Unit::Score,
+            // The figure of all frames, with the suffix of its options.
+            _ if value.starts_with("cvvdp") => Unit::Jod,
+            _ => Metric::feature(value).unit,
+        };
+        match unit {
+            Unit::Jod => Self { low: 0.0, high: 10.0, unit: "JOD" },
+            Unit::Decibel => Self { low: 20.0, high: 60.0, unit: "dB" },
+            Unit::Share => Self { low: 0.0, high: 1.0, unit: "" },
+            Unit::Score | Unit::Amount => Self { low: 0.0, high: 100.0, unit: "" },
         }
     }
 }
 
+fn is_model(value: &str) -> bool {
+    value.is_empty() || value.contains("vmaf") || value.ends_with(".json")
+}
+
 /// Returns the heading of a value in lines and tables.
 pub fn title(value: &str) -> &str {
-    let is_model = value.is_empty() || value.contains("vmaf") || value.ends_with(".json");
-    if is_model { "VMAF" } else { value }
+    if is_model(value) { "VMAF" } else { value }
 }
 
 #[cfg(test)]
@@ -51,6 +57,8 @@ mod tests {
             ("cvvdp", "JOD", 10.0, "cvvdp"),
             ("ssimulacra2", "", 100.0, "ssimulacra2"),
             ("ssim", "", 1.0, "ssim"),
+            ("float_ms_ssim", "", 1.0, "float_ms_ssim"),
+            ("ciede2000", "dB", 60.0, "ciede2000"),
         ] {
             let scale = Scale::of(value);
             assert_eq!((scale.unit, scale.high, title(value)), (unit, high, heading), "{value}");

@@ -202,18 +202,26 @@ impl FromStr for Share {
     }
 }
 
+/// Lets files have values as text, which is parsed as on the command line.
+macro_rules! read_from_text {
+    ($($name:ty),*) => {$(
+        impl TryFrom<String> for $name {
+            type Error = String;
+
+            fn try_from(text: String) -> Result<Self, String> {
+                text.parse()
+            }
+        }
+    )*};
+}
+pub(crate) use read_from_text;
+
+read_from_text!(Webhook, EventKind, Property);
+
 /// Address for alarms.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub struct Webhook(pub String);
-
-impl TryFrom<String> for Webhook {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, String> {
-        text.parse()
-    }
-}
 
 impl FromStr for Webhook {
     type Err = String;
@@ -252,14 +260,6 @@ const KINDS: [&str; 17] = [
     "mute",
 ];
 
-impl TryFrom<String> for EventKind {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, String> {
-        text.parse()
-    }
-}
-
 impl FromStr for EventKind {
     type Err = String;
 
@@ -277,14 +277,6 @@ impl FromStr for EventKind {
 pub struct Property {
     pub name: String,
     pub value: String,
-}
-
-impl TryFrom<String> for Property {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, String> {
-        text.parse()
-    }
 }
 
 impl FromStr for Property {

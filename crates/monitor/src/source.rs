@@ -11,6 +11,8 @@ use std::str::FromStr;
 
 use serde::Deserialize;
 
+use super::settings::read_from_text;
+
 use score::check_uri;
 use score::redact;
 
@@ -52,21 +54,7 @@ impl FromStr for Named {
     }
 }
 
-impl TryFrom<String> for Named {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, String> {
-        text.parse()
-    }
-}
-
-impl TryFrom<String> for Source {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, String> {
-        text.parse()
-    }
-}
+read_from_text!(Named, Source);
 
 /// Checks a name, which appears in addresses, metric labels and log lines.
 pub fn check_name(name: &str) -> Result<(), String> {

@@ -32,6 +32,13 @@ pub struct Monitor {
 }
 
 impl Monitor {
+    /// Starts a monitor that raises an alarm and sends it to this address.
+    #[track_caller]
+    pub fn with_webhook(address: &str) -> Self {
+        let alarm = ["--alarm-low", "99", "--alarm-hold", "1"];
+        Self::start(&[&["test:160x90@25", "low=x264:50"], &alarm[..], &["--webhook", address]].concat())
+    }
+
     #[track_caller]
     pub fn start(arguments: &[&str]) -> Self {
         let mut command = hipvmaf("monitor");
@@ -511,16 +518,7 @@ pub fn answer_with(server: &TcpListener, status: impl Fn(&str) -> &'static str) 
 fn an_alarm_is_sent_until_the_webhook_accepts_it() {
     let server = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = format!("http://{}/services/hunter2?token=hunter2", server.local_addr().unwrap());
-    let monitor = Monitor::start(&[
-        "test:160x90@25",
-        "low=x264:50",
-        "--alarm-low",
-        "99",
-        "--alarm-hold",
-        "1",
-        "--webhook",
-        &address,
-    ]);
+    let monitor = Monitor::with_webhook(&address);
     let alarm = |received: &Value| received["kind"] == "alarm";
     let first = answer(&server, "503 Service Unavailable");
     let again = answer(&server, "200 OK");
@@ -660,16 +658,7 @@ fn the_api_is_documented() {
         rows.flat_map(|row| row.split('`').skip(1).step_by(2)).map(String::from).collect();
 
     let address = "http://127.0.0.1:9/";
-    let monitor = Monitor::start(&[
-        "test:160x90@25",
-        "low=x264:50",
-        "--alarm-low",
-        "99",
-        "--alarm-hold",
-        "1",
-        "--webhook",
-        address,
-    ]);
+    let monitor = Monitor::with_webhook(address);
     let is_full = |channel: &Value| {
         let low = stream(channel, "low");
         !channel["alarms"][0].is_null() && low["worst"].is_object() && low["last"].is_object()
@@ -750,16 +739,7 @@ fn undelivered_alarms_are_reported() {
     // A server that does not respond: connections wait to be accepted.
     let server = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = format!("http://{}/", server.local_addr().unwrap());
-    let mut monitor = Monitor::start(&[
-        "test:160x90@25",
-        "low=x264:50",
-        "--alarm-low",
-        "99",
-        "--alarm-hold",
-        "1",
-        "--webhook",
-        &address,
-    ]);
+    let mut monitor = Monitor::with_webhook(&address);
     monitor.wait_for(&["alarm raised"]);
     let printed = monitor.end();
     assert!(printed.contains("did not receive the last alarms (2)"), "{printed}");
