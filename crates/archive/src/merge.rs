@@ -22,7 +22,7 @@ use super::manifest::{Chunk, Manifest, Title};
 use super::summary::{self, Row as SummaryRow};
 use super::{as_whole, complete_unless, repair, word};
 use score::error::Error;
-use score::{Frame, Rung, Scores, output};
+use score::{Frame, Scores, output};
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -169,18 +169,7 @@ impl Figures {
         });
         let (features, others): (Vec<_>, Vec<_>) = features.unzip();
         columns.extend(others);
-        let scores = Scores {
-            label: title.name.clone(),
-            models,
-            features,
-            frames: vec![],
-            offset: None,
-            rung: Rung::default(),
-            pairing: None,
-            aggregates: vec![],
-            sections: vec![],
-        };
-        Ok(Self { columns, scores })
+        Ok(Self { columns, scores: Scores::new(title.name.clone(), models, features) })
     }
 
     fn add(&mut self, row: &Row) {

@@ -194,6 +194,7 @@ fn html(rows: &[Row]) -> String {
     let heads = "<th class=\"number\">mean</th><th class=\"number\">lowest</th>".repeat(metrics.len());
     let lines: String = rows.iter().map(|row| line(row, &metrics)).collect();
     let parts = [
+        ("base", score::BASE_CSS),
         ("css", CSS),
         ("about", &about),
         ("notice", &notice),

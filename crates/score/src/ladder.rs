@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::bd::{self, Curve};
 use super::metric::Metric;
-use super::scores::Scores;
+use super::scores::{Figures, Scores};
 
 /// The VMAF from which viewers see hardly any damage.
 const TARGET: f64 = 93.0;
@@ -96,16 +96,18 @@ pub struct Target {
 pub fn ladders(renditions: &[Scores]) -> Vec<Ladder> {
     let scored = renditions.iter().find(|scores| !scores.frames.is_empty());
     let metrics: Vec<Metric> = scored.into_iter().flat_map(Scores::metrics).collect();
+    let figures: Vec<_> = renditions.iter().map(|scores| (scores, scores.all_figures())).collect();
     let columns = metrics.into_iter().enumerate().filter(|(_, metric)| !metric.more_is_worse());
-    columns.filter_map(|(column, metric)| ladder(renditions, column, metric)).collect()
+    columns.filter_map(|(column, metric)| ladder(&figures, column, metric)).collect()
 }
 
-fn ladder(renditions: &[Scores], column: usize, metric: Metric) -> Option<Ladder> {
+/// Returns the ladder by the metric of this column, from the renditions and their figures.
+fn ladder(renditions: &[(&Scores, Vec<Figures>)], column: usize, metric: Metric) -> Option<Ladder> {
     let is_vmaf = metric.name.starts_with("vmaf");
     let mut groups: Vec<(String, Vec<OfSize>)> = vec![];
-    for scores in renditions {
+    for (scores, figures) in renditions {
         let rung = &scores.rung;
-        let quality = scores.all_figures().into_iter().nth(column).and_then(|figures| figures.quality());
+        let quality = figures.get(column).and_then(Figures::quality);
         let (Some(coded), Some(quality)) = (rung.coded, quality.filter(|quality| quality.is_finite())) else {
             continue;
         };
@@ -158,8 +160,7 @@ mod tests {
     use super::*;
 
     fn encoding(label: &str, series: &str, width: u32, kbits: u64, vmaf: f64) -> Scores {
-        let mut scores = Scores::new(label.into(), vec!["cambi".into()]);
-        scores.models = vec!["vmaf_v0.6.1".into()];
+        let mut scores = Scores::new(label.into(), vec!["vmaf_v0.6.1".into()], vec!["cambi".into()]);
         scores.frames = vec![Frame { index: 0, time: ClockTime::ZERO, scores: vec![vmaf, 1.0] }];
         let coded = Some(Coded { bytes: kbits * 250, seconds: 2.0 });
         scores.rung = Rung { series: series.into(), size: (width, width / 2), coded };

@@ -64,7 +64,7 @@ pub use preprocessing::{Fields, Margins, Orientation, Preprocessing, Resize};
 pub use probe::Video;
 pub use reader::Raw;
 pub use rendition::{Encoding, Rendition};
-pub use report::{UPLOT_CSS, UPLOT_JS};
+pub use report::{BASE_CSS, UPLOT_CSS, UPLOT_JS};
 pub use run::{Event, Outcome, score, score_with};
 pub use scores::{Figures, Frame, Pooled, Scores};
 pub use source::{Input, check_uri};

@@ -266,7 +266,7 @@ impl<'a> Run<'a> {
                 renditions: job
                     .renditions
                     .iter()
-                    .map(|(label, _)| Scores::new(label.clone(), job.features()))
+                    .map(|(label, _)| Scores::new(label.clone(), vec![], job.features()))
                     .collect(),
                 provenance: None,
                 signal: None,

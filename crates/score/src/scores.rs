@@ -54,10 +54,11 @@ impl Frame {
 }
 
 impl Scores {
-    pub(super) fn new(label: String, features: Vec<String>) -> Self {
+    /// Creates the scores of a rendition without frames, of these models and features.
+    pub fn new(label: String, models: Vec<String>, features: Vec<String>) -> Self {
         Self {
             label,
-            models: vec![],
+            models,
             features,
             frames: vec![],
             offset: None,

@@ -299,9 +299,11 @@ mod tests {
     }
 
     fn scores(label: &str) -> Scores {
-        let mut scores =
-            Scores::new(label.into(), vec!["ssimulacra2".into(), "cvvdp_q".into(), "psnr_y".into()]);
-        scores.models = vec!["vmaf_v1.0.16_hfr_1d5h_2160".into()];
+        let mut scores = Scores::new(
+            label.into(),
+            vec!["vmaf_v1.0.16_hfr_1d5h_2160".into()],
+            vec!["ssimulacra2".into(), "cvvdp_q".into(), "psnr_y".into()],
+        );
         scores.frames = (0..40)
             .map(|index| Frame {
                 index,

@@ -21,7 +21,7 @@ use super::job::Job;
 use super::scores::Scores;
 use super::summary::Summary;
 use crate::error::Error;
-pub use page::{UPLOT_CSS, UPLOT_JS};
+pub use page::{BASE_CSS, UPLOT_CSS, UPLOT_JS};
 pub use worst::Worst;
 
 /// A report to be written.

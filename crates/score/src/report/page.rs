@@ -16,10 +16,13 @@ use crate::error::Error;
 pub const UPLOT_CSS: &str = include_str!("../../assets/uplot/uPlot.min.css");
 /// Script of the chart library uPlot.
 pub const UPLOT_JS: &str = include_str!("../../assets/uplot/uPlot.iife.min.js");
+/// Colours, text and tables of pages.
+pub const BASE_CSS: &str = include_str!("../../assets/report/base.css");
 const PAGE: &str = include_str!("../../assets/report/page.html");
 /// Contents of the placeholders in double braces.
-const PARTS: [(&str, &str); 4] = [
+const PARTS: [(&str, &str); 5] = [
     ("uPlot.min.css", UPLOT_CSS),
+    ("base.css", BASE_CSS),
     ("page.css", include_str!("../../assets/report/page.css")),
     ("uPlot.iife.min.js", UPLOT_JS),
     ("page.js", include_str!("../../assets/report/page.js")),
