@@ -52,6 +52,9 @@ pub enum BackendError {
     /// A bug in this crate.
     #[error("a worker thread panicked, see standard error")]
     Panicked,
+    /// A metric, or an option of it, for which there is no code on a GPU.
+    #[error("{0} is computed on the CPU only")]
+    CpuOnly(&'static str),
     /// The GPU computes other sums than the CPU.
     #[error(transparent)]
     SelfTest(#[from] Box<hip::SelfTestFailure>),
@@ -61,9 +64,9 @@ pub enum BackendError {
 }
 
 impl BackendError {
-    /// Returns true if the device caused the error, not the request.
+    /// Returns true if another backend may succeed: the device caused the error, not the request.
     pub fn is_device(&self) -> bool {
-        matches!(self, Self::Device(_) | Self::SelfTest(_))
+        matches!(self, Self::Device(_) | Self::SelfTest(_) | Self::CpuOnly(_))
     }
 
     /// Returns true if the device was lost.
