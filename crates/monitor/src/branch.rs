@@ -13,6 +13,7 @@ use std::time::Instant;
 use gst::ClockTime;
 use gst::prelude::*;
 
+use super::audio::{self, Audio, Heard};
 use super::clip_ring::ClipRing;
 use super::clock;
 use super::health::{Change, Health};
@@ -41,6 +42,10 @@ pub struct Branch {
     missing: bool,
     /// Ring of the encoded video that the source sent, if clips of alarms are kept.
     pub clip_ring: Option<ClipRing>,
+    /// Audio is measured.
+    measures_audio: bool,
+    /// Audio of the inserted source, if it is measured.
+    audio: Option<Audio>,
 }
 
 /// Counters of the branch's output.
@@ -63,6 +68,8 @@ impl Branch {
             missing: false,
             clip_ring: (!channel.incident_length().is_zero())
                 .then(|| ClipRing::new(channel.incident_length())),
+            measures_audio: channel.audio,
+            audio: None,
         }
     }
 
@@ -128,6 +135,7 @@ impl Branch {
         // Names the pads, because a pad that seems unlinked may only be waiting for its decoder.
         let bin = gst::parse::bin_from_description(&self.source.source.description()?, false)?;
         Decoders::set_up(&bin);
+        audio::keep_encoded(&bin);
         // A source that starts slowly must not change the state of the pipeline.
         bin.set_property("async-handling", true);
         let ghost = |element, pad| {
@@ -150,6 +158,7 @@ impl Branch {
             timing.apply(&stamped.ok_or("the source has no timestamps")?);
         }
         self.watch(&src, &bin);
+        self.audio = if self.measures_audio { Audio::attach(&bin) } else { None };
         self.clip_ring.iter().for_each(|clip_ring| clip_ring.attach(&bin));
         pipeline.add(&bin)?;
         self.bin = Some(bin.clone());
@@ -204,6 +213,7 @@ impl Branch {
     }
 
     fn remove(&mut self, pipeline: &gst::Pipeline) {
+        self.audio = None;
         let Some(bin) = self.bin.take() else { return };
         let fed = bin.static_pad("sink").and_then(|sink| sink.peer());
         // This unlinks the pads, so frames and messages that still come are dropped.
@@ -216,6 +226,13 @@ impl Branch {
             // Elements that have failed to start report a failure on their way down as well, at most once for each state.
             (0..STATES).any(|_| bin.set_state(gst::State::Null).is_ok());
         });
+    }
+
+    /// Returns the audio since the last call, if it is measured and the source delivers frames.
+    pub fn heard(&mut self) -> Option<Heard> {
+        let runs = self.status() == Status::Running;
+        let heard = self.audio.as_mut()?.heard(Instant::now());
+        runs.then_some(heard)
     }
 
     /// Checks if frames arrive.

@@ -115,6 +115,12 @@ impl Channel {
         {
             return Err(format!("alarm-clear ({clear}) is below alarm-low ({low})"));
         }
+        if !(-70.0..=0.0).contains(&self.audio_silence) {
+            return Err(format!("audio-silence ({}) is not between -70 and 0 LUFS", self.audio_silence));
+        }
+        if !(0.0..=70.0).contains(&self.audio_difference) {
+            return Err(format!("audio-difference ({}) is not between 0 and 70 LU", self.audio_difference));
+        }
         self.reference.check()?;
         self.renditions.iter().try_for_each(|named| named.source.check())?;
         for model in self.models.iter().filter(|model| *model != NO_MODEL) {
@@ -160,6 +166,9 @@ impl Channel {
             alarm_share: other.alarm_share,
             freeze: other.freeze,
             black: other.black,
+            audio_hold: other.audio_hold,
+            audio_silence: other.audio_silence,
+            audio_difference: other.audio_difference,
             stall: other.stall,
             retry: other.retry,
             webhook: other.webhook.clone(),
@@ -279,6 +288,8 @@ mod tests {
             (channel("set = [\"subsample=all\"]"), "all is not a value for subsample"),
             (channel("webhook = \"ftp://u:hunter2@h\""), "line 5: a webhook is"),
             (channel("webhook-events = [\"all\"]"), "all is no kind of event"),
+            (channel("audio-silence = 3"), "audio-silence (3) is not between"),
+            (channel("audio-difference = -1"), "audio-difference (-1) is not between"),
             (channel("maintenance = [\"Sun\"]"), "is no maintenance window"),
             (channel("backend = \"gpu\""), "line 5: gpu is not one of auto, hip, cpu"),
             (channel("models = [\"vmaf_v9\"]"), "vmaf_v9"),

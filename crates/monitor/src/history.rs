@@ -25,12 +25,14 @@ use serde::{Deserialize, Serialize};
 
 use super::alarms::About;
 use super::backoff::Backoff;
-use super::state::{Entry, Point};
+use super::state::{Curve, Entry, Point, Value};
 
 /// Key: channel, rendition and minute since 1970.
 const POINTS: TableDefinition<(&str, &str, u64), &[u8]> = TableDefinition::new("points");
 /// Sums of the windows of an hour. Key: channel, rendition and hour since 1970.
 const HOURS: TableDefinition<(&str, &str, u64), &[u8]> = TableDefinition::new("hours");
+/// Values of curves beside the scores. Key: channel, stream, curve and minute since 1970.
+const VALUES: TableDefinition<(&str, &str, &str, u64), &[u8]> = TableDefinition::new("values");
 /// Key: channel, microsecond since 1970, and a number for events in the same microsecond.
 const EVENTS: TableDefinition<(&str, u64, u64), &[u8]> = TableDefinition::new("events");
 
@@ -41,7 +43,7 @@ const LARGEST: u64 = 1 << 30;
 const CACHE: usize = 16 << 20;
 /// Number of events kept for each channel.
 const MOST_EVENTS: usize = 20_000;
-/// Number of windows and of events that may wait; beyond it the oldest are lost.
+/// Number of windows, also of values, and of events that may wait; beyond it the oldest are lost.
 const MOST_WAITING: [usize; 2] = [4_000_000, 50_000];
 /// Longest pause before the database is opened again.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
@@ -55,6 +57,8 @@ const MINUTES: u64 = 60;
 const KEPT: Duration = Duration::from_secs(400 * 86_400);
 /// Bytes per window.
 const SIZE: usize = 16;
+/// Bytes per value of a curve.
+const VALUE_SIZE: usize = 8;
 /// Flag in the milliseconds of a window at whose end an alarm was active.
 const ALARM: u32 = 1 << 31;
 
@@ -77,8 +81,12 @@ struct Waiting {
     /// By minute first, so that the oldest come first.
     points: BTreeMap<(u64, String, String), Vec<u8>>,
     events: Vec<(String, Entry)>,
+    /// By minute first.
+    values: BTreeMap<(u64, Curve, String, String), Vec<u8>>,
     /// Number of windows.
     windows: usize,
+    /// Number of values.
+    value_count: usize,
     /// Windows and events that were dropped.
     lost: u64,
     /// Some of them may be written already, by a commit that has failed.
@@ -193,6 +201,19 @@ impl History {
         waiting.limit(MOST_WAITING);
     }
 
+    /// Adds values of curves of a channel.
+    pub fn add_values(&self, channel: &str, values: &[Value]) {
+        let mut waiting = self.waiting.lock();
+        for Value { time, label, curve, value } in values {
+            let key = ((time / SPAN) as u64, *curve, channel.to_owned(), label.clone());
+            let at = (time.rem_euclid(SPAN) * 1e3) as u32;
+            let bytes = [at.to_le_bytes(), (*value as f32).to_le_bytes()].concat();
+            waiting.values.entry(key).or_default().extend(bytes);
+        }
+        waiting.value_count += values.len();
+        waiting.limit(MOST_WAITING);
+    }
+
     /// Writes all that waits, and removes data that is too old if `now`, in seconds since 1970, is given. Errors are
     /// printed once; then writing is tried again after a pause, or at once if `soon` is set.
     pub fn write(&self, now: Option<f64>, soon: bool) {
@@ -214,7 +235,7 @@ impl History {
     pub fn shown(&self) -> Shown {
         let reason = self.health.lock().reason.clone();
         let waiting = self.waiting.lock();
-        let count = waiting.windows + waiting.events.len();
+        let count = waiting.windows + waiting.value_count + waiting.events.len();
         Shown { up: reason.is_none(), reason, waiting: count, lost: waiting.lost }
     }
 
@@ -239,6 +260,7 @@ impl History {
         write.open_table(POINTS)?;
         write.open_table(EVENTS)?;
         write.open_table(HOURS)?;
+        write.open_table(VALUES)?;
         write.commit()?;
         *self.database.write() = Some(database);
         Ok(())
@@ -251,7 +273,7 @@ impl History {
             let lost = waiting.lost;
             std::mem::replace(&mut *waiting, Waiting { lost, ..Waiting::default() })
         };
-        if batch.windows == 0 && batch.events.is_empty() {
+        if batch.windows == 0 && batch.value_count == 0 && batch.events.is_empty() {
             return Ok(());
         }
         let result = self.attempt(|history| history.insert(&batch));
@@ -289,6 +311,17 @@ impl History {
                     hour = hour.and(&known);
                 }
                 table.insert(key, hour.encode().as_slice())?;
+            }
+            let mut table = write.open_table(VALUES)?;
+            for ((minute, curve, channel, label), values) in &batch.values {
+                let key = (channel.as_str(), label.as_str(), curve.name(), *minute);
+                let mut value = table.get(key)?.map_or(vec![], |value| value.value().to_vec());
+                for new in values.chunks_exact(VALUE_SIZE) {
+                    if !batch.retried || !value.chunks_exact(VALUE_SIZE).any(|known| known == new) {
+                        value.extend(new);
+                    }
+                }
+                table.insert(key, value.as_slice())?;
             }
             let mut table = write.open_table(EVENTS)?;
             for (channel, event) in &batch.events {
@@ -383,6 +416,37 @@ impl History {
             }
         })?;
         Ok(buckets.into_iter().map(|(_, bucket, _)| bucket).collect())
+    }
+
+    /// Returns a curve of a stream between two times, as times and values, merged into at most `most` means.
+    pub fn curve(
+        &self,
+        channel: &str,
+        label: &str,
+        curve: Curve,
+        [from, to]: [f64; 2],
+        most: usize,
+    ) -> Result<Vec<(f64, f64)>, Error> {
+        if from > to {
+            return Ok(vec![]);
+        }
+        let minutes = (from / SPAN) as u64..=(to / SPAN) as u64;
+        let mut found = self.waiting.lock().values_of(channel, label, curve, &minutes);
+        if let Some(database) = &*self.database.read() {
+            let table = database.begin_read()?.open_table(VALUES)?;
+            let key = |minute| (channel, label, curve.name(), minute);
+            for item in table.range(key(*minutes.start())..=key(*minutes.end()))? {
+                let (key, value) = item?;
+                found.extend(values(key.value().3, value.value()));
+            }
+        }
+        found.retain(|(time, _)| (from..=to).contains(time));
+        found.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let length = ((to - from) / most.max(1) as f64).max(f64::MIN_POSITIVE);
+        let bucket = |time: f64| ((time - from) / length) as u64;
+        let buckets = found.chunk_by(|a, b| bucket(a.0) == bucket(b.0));
+        let mean = |values: &[(f64, f64)]| values.iter().map(|of| of.1).sum::<f64>() / values.len() as f64;
+        Ok(buckets.filter_map(|values| Some((values.first()?.0, mean(values)))).collect())
     }
 
     /// Returns the first minute from a time on that has windows.
@@ -516,6 +580,7 @@ impl History {
         {
             let minute = (time / SPAN).max(0.0) as u64;
             write.open_table(POINTS)?.retain(|(_, _, at), _| at >= minute)?;
+            write.open_table(VALUES)?.retain(|(_, _, _, at), _| at >= minute)?;
             let hour = (kept / HOUR).max(0.0) as u64;
             write.open_table(HOURS)?.retain(|(_, _, at), _| at >= hour)?;
             let mut table = write.open_table(EVENTS)?;
@@ -604,8 +669,24 @@ impl Waiting {
         of.map(|((minute, ..), bytes)| (*minute, bytes.clone())).collect()
     }
 
+    /// Returns the values of a curve, as times and values.
+    fn values_of(
+        &self,
+        channel: &str,
+        label: &str,
+        curve: Curve,
+        minutes: &RangeInclusive<u64>,
+    ) -> Vec<(f64, f64)> {
+        let keys = minutes.clone().map(|minute| (minute, curve, channel.to_owned(), label.to_owned()));
+        keys.filter_map(|key| Some(values(key.0, self.values.get(&key)?))).flatten().collect()
+    }
+
     /// Adds what came later.
     fn append(&mut self, newer: Self) {
+        for (key, bytes) in newer.values {
+            self.values.entry(key).or_default().extend(bytes);
+        }
+        self.value_count += newer.value_count;
         for (key, bytes) in newer.points {
             self.points.entry(key).or_default().extend(bytes);
         }
@@ -621,6 +702,12 @@ impl Waiting {
         {
             self.windows -= bytes.len() / SIZE;
             self.lost += (bytes.len() / SIZE) as u64;
+        }
+        while self.value_count > windows
+            && let Some((_, bytes)) = self.values.pop_first()
+        {
+            self.value_count -= bytes.len() / VALUE_SIZE;
+            self.lost += (bytes.len() / VALUE_SIZE) as u64;
         }
         let surplus = self.events.len().saturating_sub(events);
         self.events.drain(..surplus);
@@ -684,6 +771,16 @@ fn add(bucket: &mut Bucket, count: &mut u32, point: &Point) {
         bucket.mean = (sum + point.mean) / f64::from(*count);
         bucket.min = bucket.min.min(point.min);
     }
+}
+
+/// Reads the values of a minute, as times and values.
+fn values(minute: u64, bytes: &[u8]) -> Vec<(f64, f64)> {
+    let (values, _) = bytes.as_chunks::<VALUE_SIZE>();
+    let read = |[a, b, c, d, e, f, g, h]: [u8; VALUE_SIZE]| {
+        let time = minute as f64 * SPAN + f64::from(u32::from_le_bytes([a, b, c, d])) / 1e3;
+        (time, f64::from(f32::from_le_bytes([e, f, g, h])))
+    };
+    values.iter().copied().map(read).collect()
 }
 
 fn encode(point: &Point) -> Vec<u8> {
@@ -751,6 +848,34 @@ mod tests {
         assert_eq!(times(&history), seen);
         let texts = history.events("sport", NOW, NOW, 9).unwrap().into_iter().map(|event| event.text);
         assert_eq!(texts.collect::<Vec<_>>(), ["second", "first"]);
+    }
+
+    #[test]
+    fn curves_are_kept_beside_the_scores() {
+        let history = History::open(None, Duration::from_secs(86_400)).unwrap();
+        let value = |time: f64, value| Value { time, label: "high".into(), curve: Curve::Loudness, value };
+        let all = [value(NOW, -20.0), value(NOW + 1.0, -30.0), value(NOW + 70.0, -40.0)];
+        let curve = |from: f64, to: f64, most| {
+            let found =
+                history.curve("sport", "high", Curve::Loudness, [NOW + from, NOW + to], most).unwrap();
+            found.into_iter().map(|(time, value)| (time - NOW, value)).collect::<Vec<_>>()
+        };
+        history.add_values("sport", &all[..2]);
+        history.write(None, false);
+        // As after a commit that has failed although it reached the disk.
+        history.add_values("sport", &all);
+        history.waiting.lock().retried = true;
+        assert_eq!(history.shown().waiting, 3);
+        history.write(None, false);
+        assert_eq!(curve(0.0, 99.0, 999), [(0.0, -20.0), (1.0, -30.0), (70.0, -40.0)]);
+        history.add_values("sport", &[value(NOW + 71.0, -50.0)]);
+        assert_eq!(curve(0.0, 80.0, 8), [(0.0, -25.0), (70.0, -45.0)]);
+        assert_eq!((curve(70.5, 99.0, 9), curve(5.0, 1.0, 9)), (vec![(71.0, -50.0)], vec![]));
+        history.write(Some(NOW + 3.0 * 86_400.0), true);
+        assert_eq!(curve(0.0, 99.0, 9), []);
+        history.add_values("sport", &all);
+        history.waiting.lock().limit([2, 0]);
+        assert_eq!((history.shown().waiting, history.shown().lost), (1, 2));
     }
 
     #[test]

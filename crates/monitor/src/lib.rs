@@ -5,12 +5,13 @@
 //!
 //! A file or the command line names the channels (`config.rs`, `settings.rs`, `source.rs`). Each channel has its own
 //! thread (`channel.rs`), which builds a pipeline around the element (`pipeline`) and restarts failed sources
-//! (`branch.rs`, `health.rs`). `state.rs` holds the results of a channel, `alarms.rs` its active alarms. `updates.rs` finds what is new in them, for
+//! (`branch.rs`, `health.rs`). `audio` measures their audio. `state.rs` holds the results of a channel, `alarms.rs` its active alarms. `updates.rs` finds what is new in them, for
 //! the history (`recorder.rs`, `history.rs`), the webhooks (`webhook.rs`) and the printed lines (`lines.rs`).
 //! `dashboard.rs` draws the terminal; `web` and `metrics.rs` are the web server.
 
 mod alarm_files;
 mod alarms;
+mod audio;
 mod backoff;
 mod branch;
 mod channel;
@@ -21,6 +22,7 @@ mod config;
 mod dashboard;
 mod health;
 mod history;
+mod hold;
 mod incidents;
 mod latency;
 mod lines;

@@ -3,7 +3,7 @@
 //! Prometheus text for all channels: the figures of the elements with a label for the channel, and those of the
 //! sources.
 
-use std::fmt::Write as _;
+use std::fmt::{Display, Write as _};
 
 use watch::prometheus::{self, escaped};
 
@@ -21,6 +21,7 @@ pub fn render(states: &[State], muted: &[bool], history: &Shown, deliveries: &[D
         .into_iter()
         .chain(of_channels(states))
         .chain(of_sources(states))
+        .chain(of_audio(states))
         .chain([of_mutes(states, muted), of_alarms(states)])
         .chain(of_history(history))
         .chain(of_webhooks(deliveries))
@@ -48,11 +49,9 @@ fn of_channels(states: &[State]) -> [String; 2] {
 
 fn of_sources(states: &[State]) -> [String; 3] {
     let family = |name, kind, help, value: fn(&Stream) -> u64| {
-        let of = |state: &State, stream: &Stream| {
-            let [channel, pad, label] = [&state.name, &stream.pad, &stream.label].map(|text| escaped(text));
-            (format!("channel=\"{channel}\",pad=\"{pad}\",label=\"{label}\""), value(stream))
-        };
-        let samples = states.iter().flat_map(|state| state.streams().map(move |stream| of(state, stream)));
+        let samples = states
+            .iter()
+            .flat_map(|state| state.streams().map(move |stream| (labels(state, stream), value(stream))));
         written(name, kind, help, samples)
     };
     [
@@ -66,6 +65,24 @@ fn of_sources(states: &[State]) -> [String; 3] {
             stream.failures
         }),
     ]
+}
+
+/// Formats the audio of the streams whose audio is watched.
+fn of_audio(states: &[State]) -> [String; 2] {
+    let all =
+        || states.iter().flat_map(|state| state.streams().map(move |stream| (labels(state, stream), stream)));
+    let present = all().filter_map(|(labels, stream)| Some((labels, u64::from(stream.audio?))));
+    let loudness = all().filter_map(|(labels, stream)| Some((labels, stream.loudness?)));
+    [
+        written("hipvmaf_audio_up", "gauge", "1 if there is audio, otherwise 0.", present),
+        written("hipvmaf_audio_loudness_lufs", "gauge", "Short-term loudness.", loudness),
+    ]
+}
+
+/// Formats the labels of a stream.
+fn labels(state: &State, stream: &Stream) -> String {
+    let [channel, pad, label] = [&state.name, &stream.pad, &stream.label].map(|text| escaped(text));
+    format!("channel=\"{channel}\",pad=\"{pad}\",label=\"{label}\"")
 }
 
 fn of_mutes(states: &[State], muted: &[bool]) -> String {
@@ -124,7 +141,12 @@ fn of_history(history: &Shown) -> [String; 2] {
 }
 
 /// Formats a family, unless it has no samples.
-fn written(name: &str, kind: &str, help: &str, samples: impl Iterator<Item = (String, u64)>) -> String {
+fn written<T: Display>(
+    name: &str,
+    kind: &str,
+    help: &str,
+    samples: impl Iterator<Item = (String, T)>,
+) -> String {
     let mut text = String::new();
     for (labels, value) in samples {
         if text.is_empty() {
@@ -153,7 +175,8 @@ mod tests {
             status: Status::Running,
             ..Stream::default()
         };
-        state.renditions = vec![Stream { restarts: 2, failures: 3, ..low }];
+        state.renditions =
+            vec![Stream { restarts: 2, failures: 3, audio: Some(true), loudness: Some(-23.5), ..low }];
         let history = Shown { up: false, reason: Some("full".into()), waiting: 1, lost: 4 };
         state.raise("low", "overload", String::new(), None);
         let host = "https://h".into();
@@ -167,6 +190,8 @@ mod tests {
             "hipvmaf_history_up 0",
             "hipvmaf_history_lost_total 4",
             "hipvmaf_channel_up{channel=\"a\"} 1",
+            "hipvmaf_audio_up{channel=\"a\",pad=\"dist_sink\",label=\"low\"} 1",
+            "hipvmaf_audio_loudness_lufs{channel=\"a\",pad=\"dist_sink\",label=\"low\"} -23.5",
             "hipvmaf_source_up{channel=\"a\",pad=\"ref_sink\",label=\"reference\"} 0",
             "hipvmaf_source_up{channel=\"a\",pad=\"dist_sink\",label=\"low\"} 1",
             "hipvmaf_source_restarts_total{channel=\"a\",pad=\"dist_sink\",label=\"low\"} 2",

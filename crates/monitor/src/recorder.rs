@@ -48,9 +48,10 @@ impl Recorder {
 
     /// Adds updates to the history.
     pub fn record(&self, updates: &[Update]) {
-        for Update { channel, windows, events, .. } in updates {
+        for Update { channel, windows, events, values, .. } in updates {
             let points = windows.iter().map(|window| (channel.clone(), window.label.clone(), window.point));
             self.history.add(points, events.iter().map(|event| (channel.clone(), event.clone())));
+            self.history.add_values(channel, values);
         }
     }
 

@@ -115,6 +115,18 @@ options! {
     /// Raise an alarm after this time of a black picture
     #[arg(long, value_name = "SECONDS")]
     black: Seconds = Seconds::new(0),
+    /// Watch the audio of sources that are files or URIs [default: false]
+    #[arg(long, value_name = "true|false")]
+    audio: bool = false,
+    /// Raise an alarm after this time of missing or silent audio, or of another loudness than the reference's [default: 10]
+    #[arg(long, value_name = "SECONDS")]
+    audio_hold: Seconds = Seconds::new(10),
+    /// Loudness below which audio is silent [default: -60]
+    #[arg(long, value_name = "LUFS", allow_negative_numbers = true)]
+    audio_silence: f64 = -60.0,
+    /// Largest difference of the loudness to that of the reference [default: 3]
+    #[arg(long, value_name = "LU")]
+    audio_difference: f64 = 3.0,
     /// Find an offset between the videos [default: off]
     #[arg(long)]
     align: Nick<Align> = Nick(Align::Off),
@@ -240,7 +252,7 @@ impl FromStr for Webhook {
 pub struct EventKind(pub String);
 
 /// Kinds of events: those of the element, and those of the monitor.
-const KINDS: [&str; 17] = [
+const KINDS: [&str; 20] = [
     "alarm",
     "freeze",
     "black",
@@ -255,6 +267,9 @@ const KINDS: [&str; 17] = [
     "wrong-score",
     "device-lost",
     "failed",
+    "audio-missing",
+    "silence",
+    "loudness",
     "source",
     "channel",
     "mute",

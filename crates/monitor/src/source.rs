@@ -200,7 +200,7 @@ impl Source {
                 };
                 let uri = self.uri()?;
                 format!(
-                    "uridecodebin uri=\"{uri}\" ! deinterlace mode=auto ! {turn}videoconvert name=timed ! {pace} name=out"
+                    "uridecodebin name=decoder uri=\"{uri}\" ! deinterlace mode=auto ! {turn}videoconvert name=timed ! {pace} name=out"
                 )
             }
         })

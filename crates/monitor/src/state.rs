@@ -18,10 +18,14 @@ use super::mutes::Maintenance;
 use super::settings::{Channel, EventKind};
 use super::source::Source;
 
+/// Label of the reference.
+pub const REFERENCE: &str = "reference";
 /// Number of points kept for each rendition: five minutes at one per second.
 const POINTS: usize = 300;
 /// Number of events kept.
 const EVENTS: usize = 500;
+/// Number of values kept until they are written.
+const VALUES: usize = 2000;
 
 /// Verdicts about a channel, worst first.
 pub const VERDICTS: [&str; 6] = ["down", "alarm", "impaired", "starting", "ok", "ended"];
@@ -72,6 +76,12 @@ pub struct State {
     pub events: VecDeque<Entry>,
     /// Number of events so far.
     pub event_count: u64,
+    /// Values beside the scores, oldest first.
+    #[serde(skip)]
+    pub values: VecDeque<Value>,
+    /// Number of values so far.
+    #[serde(skip)]
+    pub value_count: u64,
 }
 
 /// The reference or a rendition.
@@ -96,6 +106,10 @@ pub struct Stream {
     pub alarms: BTreeMap<&'static str, bool>,
     /// Delay of the video in seconds, if it was found.
     pub offset: Option<f64>,
+    /// Audio is present; `None` if it is not watched.
+    pub audio: Option<bool>,
+    /// Short-term loudness in LUFS.
+    pub loudness: Option<f64>,
     /// The worst frame of the last hour that has a still.
     pub worst: Option<Worst>,
     #[serde(skip)]
@@ -149,6 +163,34 @@ pub struct Point {
     pub p5: f64,
     /// An alarm was active at its end.
     pub alarm: bool,
+}
+
+/// Curves beside the scores.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Curve {
+    /// Short-term loudness in LUFS.
+    Loudness,
+}
+
+impl Curve {
+    pub const ALL: [Self; 1] = [Self::Loudness];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Loudness => "loudness",
+        }
+    }
+}
+
+/// A value of a curve.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Value {
+    /// Seconds since 1970.
+    pub time: f64,
+    pub label: String,
+    pub curve: Curve,
+    pub value: f64,
 }
 
 /// An event.
@@ -230,7 +272,7 @@ impl State {
             name: channel.name.clone(),
             model: channel.models.first().cloned().unwrap_or_default(),
             score_of: channel.score_of(),
-            reference: stream("reference", "ref_sink".into(), &channel.reference),
+            reference: stream(REFERENCE, "ref_sink".into(), &channel.reference),
             renditions: renditions.collect(),
             ..Self::default()
         };
@@ -329,6 +371,34 @@ impl State {
         }
     }
 
+    /// Begins or ends an alarm that the monitor itself raises for the stream with this number.
+    pub fn alarm(&mut self, i: usize, kind: &'static str, raised: bool, text: String) {
+        let Some(stream) = self.streams_mut().nth(i) else { return };
+        stream.alarms.insert(kind, raised);
+        let label = stream.label.clone();
+        if raised {
+            self.raise(&label, kind, text, None);
+        } else {
+            self.clear(&label, kind, text);
+        }
+    }
+
+    /// Adds a value of a curve to the stream with this number.
+    pub fn value(&mut self, i: usize, curve: Curve, value: f64) {
+        let Some(stream) = self.streams().nth(i) else { return };
+        self.values.push_back(Value { time: wall_clock(), label: stream.label.clone(), curve, value });
+        self.value_count += 1;
+        if self.values.len() > VALUES {
+            self.values.pop_front();
+        }
+    }
+
+    /// Returns the values after the first `count`, oldest first.
+    pub fn values_since(&self, count: u64) -> impl Iterator<Item = &Value> {
+        let new = usize::try_from(self.value_count.saturating_sub(count)).unwrap_or(usize::MAX);
+        self.values.iter().skip(self.values.len().saturating_sub(new))
+    }
+
     /// Adds an event that is no alarm.
     pub fn note(&mut self, label: &str, kind: &str, text: String) {
         let (label, kind, state) = (label.into(), kind.into(), "info".into());
@@ -349,6 +419,7 @@ impl State {
             stream.status = status;
             stream.last = None;
             stream.offset = None;
+            (stream.audio, stream.loudness) = (None, None);
             stream.alarms.values_mut().for_each(|on| *on = false);
         }
         // A channel that has failed is still down when an attempt to start it again fails.

@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use super::settings::EventKind;
-use super::state::{Counts, Entry, Point, Shared};
+use super::state::{Counts, Entry, Point, Shared, Value};
 
 /// New windows and events of a channel.
 pub struct Update {
@@ -22,6 +22,7 @@ pub struct Update {
     pub windows: Vec<Window>,
     /// Oldest first.
     pub events: Vec<Entry>,
+    pub values: Vec<Value>,
 }
 
 /// A window of a rendition.
@@ -44,6 +45,8 @@ struct Followed {
     events: u64,
     /// Number of windows reported of each rendition.
     windows: Vec<u64>,
+    /// Number of values reported.
+    values: u64,
 }
 
 impl Follower {
@@ -51,7 +54,7 @@ impl Follower {
     pub fn updates(&mut self, states: &[Shared]) -> Vec<Update> {
         for state in states {
             if !self.0.iter().any(|followed| Arc::ptr_eq(&followed.state, state)) {
-                self.0.push(Followed { state: state.clone(), events: 0, windows: vec![] });
+                self.0.push(Followed { state: state.clone(), events: 0, windows: vec![], values: 0 });
             }
         }
         let mut updates = vec![];
@@ -81,7 +84,9 @@ impl Followed {
         }
         let events: Vec<_> = state.events_since(self.events).cloned().collect();
         self.events = state.event_count;
-        let any = !windows.is_empty() || !events.is_empty();
+        let values: Vec<_> = state.values_since(self.values).cloned().collect();
+        self.values = state.value_count;
+        let any = !windows.is_empty() || !events.is_empty() || !values.is_empty();
         any.then(|| Update {
             channel: state.name.clone(),
             webhook: state.webhook.clone(),
@@ -89,6 +94,7 @@ impl Followed {
             score_of: state.score_of.clone(),
             windows,
             events,
+            values,
         })
     }
 }

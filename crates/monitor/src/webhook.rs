@@ -335,6 +335,7 @@ mod tests {
             score_of: String::new(),
             windows: vec![],
             events: events.into(),
+            values: vec![],
         };
         let mut webhooks = Webhooks::new(StillStore::open(None).unwrap());
         let waiting =

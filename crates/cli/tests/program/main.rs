@@ -21,3 +21,4 @@ mod readers;
 mod report;
 mod scores;
 mod signals;
+mod sound;

@@ -147,7 +147,7 @@ fn write_config(path: &Path, channels: &[(&str, &str, &str)]) {
     fs::write(path, text.collect::<String>()).unwrap();
 }
 
-fn stream<'a>(channel: &'a Value, label: &str) -> &'a Value {
+pub fn stream<'a>(channel: &'a Value, label: &str) -> &'a Value {
     channel["streams"].as_array().unwrap().iter().find(|stream| stream["label"] == label).unwrap()
 }
 

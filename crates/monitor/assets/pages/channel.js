@@ -98,24 +98,21 @@ function marks(chart, alarms) {
   ctx.restore();
 }
 
-function draw(history) {
-  const {data, alarms} = columns(history);
-  const size = {width: $("chart").clientWidth, height: Math.max(220, Math.min(420, innerHeight * .45))};
+// Returns the options of a chart over the time of the history.
+function options(history, series, height, range, drawClear) {
   const axis = {stroke: style("--dim"), grid: {stroke: style("--grid"), width: 1}, ticks: {stroke: style("--grid"), width: 1},
                 font: "12px system-ui"};
-  const series = history.renditions.map((rendition, i) => ({
-    label: rendition.label, stroke: colour(i), dash: dash(i), width: 2, spanGaps: false, points: {show: false},
-    value: (_, v) => number(v),
-  }));
-  const options = {
-    ...size, series: [{value: (_, v) => v == null ? "–" : moment(v)}, ...series],
-    scales: {x: {min: history.from, max: history.to}, y: {range: (_, low, high) => [Math.min(scale.low, low ?? scale.low), Math.max(scale.high, high ?? scale.high)]}},
+  const line = {width: 2, spanGaps: false, points: {show: false}, value: (_, v) => number(v)};
+  return {
+    width: $("chart").clientWidth, height,
+    series: [{value: (_, v) => v == null ? "–" : moment(v)}, ...series.map(of => ({...line, ...of}))],
+    scales: {x: {min: history.from, max: history.to}, y: {range: (_, low, high) => [Math.min(range.low, low ?? range.low), Math.max(range.high, high ?? range.high)]}},
     axes: [{...axis, space: 80, values: (_, splits, __, ___, step) => splits.map(time => step < 60 ? clock(time) : history.to - history.from > 90000
              ? new Date(time * 1000).toLocaleString([], {weekday: "short", hour: "2-digit", minute: "2-digit", hour12: false})
              : clock(time).slice(0, 5))}, {...axis, size: 40}],
     cursor: {drag: {setScale: false}, bind: {dblclick: () => () => { zoom = null; refresh(); return null; }}},
     hooks: {
-      drawClear: [chart => marks(chart, alarms)],
+      drawClear,
       setSelect: [chart => {
         if (chart.select.width < 8) return;
         zoom = [chart.posToVal(chart.select.left, "x"), chart.posToVal(chart.select.left + chart.select.width, "x")];
@@ -123,8 +120,37 @@ function draw(history) {
       }],
     },
   };
+}
+
+function draw(history) {
+  const {data, alarms} = columns(history);
+  const series = history.renditions.map(({label}, i) => ({label, stroke: colour(i), dash: dash(i)}));
   plot?.destroy();
-  plot = new uPlot(options, data, $("chart"));
+  plot = new uPlot(options(history, series, Math.max(220, Math.min(420, innerHeight * .45)), scale, [chart => marks(chart, alarms)]), data, $("chart"));
+  curves(history);
+}
+
+// Curves beside the scores: title, usual range, and factor to the unit of the title.
+const CURVES = {loudness: {title: "Loudness in LUFS", low: -40, high: -10, factor: 1}};
+let plots = [];
+
+// Draws a chart for each kind of curve, with the colours of the renditions.
+function curves(history) {
+  plots.forEach(plot => plot.destroy());
+  plots = [];
+  $("curves").replaceChildren();
+  for (const [kind, {title, factor, ...range}] of Object.entries(CURVES)) {
+    const shown = history.curves.filter(({curve}) => curve === kind);
+    if (!shown.length) continue;
+    const renditions = shown.map(({label, time, value}) => ({label, time, mean: value.map(v => v * factor), alarm: []}));
+    const series = shown.map(({label}) => {
+      const i = labels.indexOf(label);
+      return {label, stroke: i < 0 ? style("--dim") : colour(i), dash: i < 0 ? [] : dash(i)};
+    });
+    const box = make("div", {}, make("h2", {textContent: title}));
+    $("curves").append(box);
+    plots.push(new uPlot(options(history, series, 160, range, []), columns({...history, renditions}).data, box));
+  }
 }
 
 async function refresh() {
@@ -163,14 +189,15 @@ function table() {
 }
 
 function streams(channel) {
-  const titles = ["", "state", "mean", "p5", "lowest", "scored", "unpaired", "skipped", "offset", "failures", "restarts", "source"];
+  const titles = ["", "state", "mean", "p5", "lowest", "scored", "unpaired", "skipped", "offset", "loudness", "failures", "restarts", "source"];
   const row = (stream, i) => {
     const raised = Object.keys(stream.alarms).filter(kind => stream.alarms[kind]);
     const chips = [make("span", {className: `chip ${stream.status}`, textContent: stream.status}),
                    ...raised.map(kind => make("span", {className: "chip raised", textContent: kind}))];
     const last = stream.last || {}, counts = i ? [stream.counts.scored, stream.counts.unpaired, stream.counts.skipped] : ["", "", ""];
     const cells = [...(i ? [last.mean, last.p5, last.min].map(number) : ["", "", ""]), ...counts,
-                   stream.offset == null ? "" : `${(stream.offset * 1000).toFixed(0)} ms`, stream.failures, stream.restarts];
+                   stream.offset == null ? "" : `${(stream.offset * 1000).toFixed(0)} ms`,
+                   stream.loudness == null ? "" : `${number(stream.loudness)} LUFS`, stream.failures, stream.restarts];
     const source = stream.reason ? `${stream.source}: ${stream.reason}` : stream.source;
     return make("tr", {}, make("td", {}, i ? swatch(i - 1) : null, stream.label), make("td", {}, ...chips),
                 ...cells.map(textContent => make("td", {textContent})), make("td", {className: "wide", textContent: source}));

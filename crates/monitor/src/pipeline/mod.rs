@@ -4,6 +4,7 @@
 
 mod bus;
 mod incident;
+mod sound;
 
 use std::error::Error;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,6 +16,7 @@ use gst::prelude::*;
 use gst::{ClockTime, Structure};
 
 use incident::Running;
+use sound::Sound;
 
 use crate::alarm_files::AlarmFiles;
 use crate::alarms::SOURCE;
@@ -27,7 +29,7 @@ use crate::latency::Latency;
 use crate::pairings::{Answer, Pairings};
 use crate::settings::Channel;
 use crate::source::{Named, Source};
-use crate::state::{Counts, Shared, Status, Stream, pad};
+use crate::state::{Counts, REFERENCE, Shared, Status, Stream, pad};
 use crate::stills::Stills;
 
 /// Interval of the checks of the sources.
@@ -60,6 +62,7 @@ pub struct Pipeline {
     stills: Option<Stills>,
     incidents: Option<Incidents>,
     incident: Option<Running>,
+    sound: Sound,
     /// Length of an incident before and after its alarms.
     length: Duration,
 }
@@ -86,7 +89,7 @@ impl Pipeline {
         element.link(&sink)?;
 
         let sink = feed.static_pad("sink").ok_or("tee has no sink pad")?;
-        let reference = Named { label: "reference".into(), source: channel.reference.clone() };
+        let reference = Named { label: REFERENCE.into(), source: channel.reference.clone() };
         let mut branches = vec![Branch::new(reference, sink, None, channel)];
         for (i, named) in channel.renditions.iter().enumerate() {
             let name = pad(i);
@@ -127,6 +130,7 @@ impl Pipeline {
             stills,
             incidents,
             incident: None,
+            sound: Sound::new(channel),
             length: channel.incident_length(),
         })
     }
@@ -140,6 +144,7 @@ impl Pipeline {
                 pad.set_property("label", &named.label);
             }
         }
+        self.sound.adapt(channel);
         let labels = channel.renditions.iter().map(|named| Some(&named.label));
         for (branch, label) in self.branches.iter_mut().zip(std::iter::once(None).chain(labels)) {
             branch.adapt(channel, label);
@@ -211,6 +216,7 @@ impl Pipeline {
             }
         }
         self.note();
+        self.listen();
         None
     }
 

@@ -24,7 +24,7 @@ use crate::history::{Bucket, HOUR, History};
 use crate::mutes::Mute;
 use crate::scale::Scale;
 use crate::source::check_name;
-use crate::state::{self, VERDICTS, wall_clock};
+use crate::state::{self, Curve, REFERENCE, VERDICTS, wall_clock};
 use crate::webhook::MUTE;
 
 /// Interval of the event stream.
@@ -255,7 +255,7 @@ pub async fn ask<T: Send + 'static>(
     }
 }
 
-/// Returns columns for charts: times, then mean, minimum and alarm of each rendition.
+/// Returns columns for charts: times, then mean, minimum and alarm of each rendition, and the curves beside them.
 async fn past(State(app): State<App>, Path(name): Path<String>, Query(span): Query<Span>) -> Response {
     let (from, to) = span.range();
     let most = span.limit.unwrap_or(1000).clamp(1, MOST_POINTS);
@@ -273,9 +273,19 @@ async fn past(State(app): State<App>, Path(name): Path<String>, Query(span): Que
                 "alarm": column(|bucket| json!(bucket.alarm)),
             }));
         }
+        let mut curves = vec![];
+        for label in std::iter::once(REFERENCE.to_owned()).chain(history.labels(channel)?) {
+            for curve in Curve::ALL {
+                let values = history.curve(channel, &label, curve, [from, to], most)?;
+                if !values.is_empty() {
+                    let (time, value): (Vec<_>, Vec<_>) = values.into_iter().unzip();
+                    curves.push(json!({ "label": label, "curve": curve, "time": time, "value": value }));
+                }
+            }
+        }
         // Longest usual time between points; beyond the windows that are kept, there is one for each hour.
         let step = if from < wall_clock() - kept { HOUR } else { 1.0 };
-        Ok(json!({ "from": from, "to": to, "step": step, "renditions": all }))
+        Ok(json!({ "from": from, "to": to, "step": step, "renditions": all, "curves": curves }))
     };
     ask(app, name, read).await.map_or_else(|response| response, |answer| Json(answer).into_response())
 }
