@@ -105,6 +105,7 @@ impl Level {
 
 /// Runs an algorithm in a function that is compiled for the instructions of these lanes. The level proves that the
 /// machine has them.
+#[cfg(target_arch = "x86_64")]
 macro_rules! compiled {
     ($name:ident, $features:literal, $lanes:ty, ($($arg:ident: $ty:ty),*) -> $ret:ty
         = $algorithm:ident[$($generics:tt)*][$($params:tt)*]) => {{
@@ -121,6 +122,7 @@ macro_rules! compiled {
         unsafe { $name::<$($params)*>($($arg),*) }
     }};
 }
+#[cfg(target_arch = "x86_64")]
 pub(crate) use compiled;
 
 /// `dispatch!(fn entry[T: Sample](a: A, b: B) -> R = algorithm[T])` defines the safe `fn entry<T: Sample>(level: Level,
@@ -157,8 +159,7 @@ macro_rules! dispatch {
         #[allow(clippy::too_many_arguments)]
         $vis fn $name<$($generics)*>(level: $crate::backend::cpu::simd::Level, $($arg: $ty),*) -> $ret {
             #[cfg(target_arch = "x86_64")]
-            use $crate::backend::cpu::simd::{Avx2, Avx512};
-            use $crate::backend::cpu::simd::Isa;
+            use $crate::backend::cpu::simd::{Avx2, Avx512, Isa};
             match level.isa() {
                 #[cfg(target_arch = "x86_64")]
                 Isa::AvxVnni => $crate::backend::cpu::simd::compiled!(
