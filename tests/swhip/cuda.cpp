@@ -270,6 +270,11 @@ hipError_t cuCtxSetCurrent(Context *context) {
   if (context) stack.push_back(context);
   return hipSuccess;
 }
+hipError_t cuCtxGetDevice(int *device) {
+  ENTER_CONTEXT();
+  *device = stack.back()->device + FIRST_DEVICE;
+  return hipSuccess;
+}
 // Waits only for the streams of this context.
 hipError_t cuCtxSynchronize() {
   ENTER_CONTEXT();

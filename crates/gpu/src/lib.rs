@@ -4,7 +4,7 @@
 //!
 //! No runtime is linked. The installed ones are opened by the first call of [`devices`], [`Device::open`] or
 //! [`Ownership::new`]. All users in the process share a [`Device`], and an [`Ownership`] counts how many sessions work
-//! on it. [`DeviceBuffer`], [`Pinned`], [`Stream`], [`Event`], [`Graph`], [`Kernel`], [`External`] and [`Registered`]
+//! on it. [`DeviceBuffer`], [`ForeignBuffer`], [`Pinned`], [`Stream`], [`Event`], [`Graph`], [`Kernel`], [`External`] and [`Registered`]
 //! free their objects when they are dropped. This crate contains no kernels: it loads the code objects that its user's
 //! [`Code`] has for a GPU. Functions restore the thread's current device when they return ([`ContextGuard`]).
 
@@ -15,6 +15,7 @@ mod device;
 mod driver_lock;
 mod error;
 mod external;
+mod foreign;
 mod graph;
 mod kernel;
 mod memory;
@@ -30,6 +31,7 @@ pub use context_guard::ContextGuard;
 pub use device::Device;
 pub use error::Error;
 pub use external::{External, Inode};
+pub use foreign::{ForeignBuffer, ForeignContext};
 pub use graph::Graph;
 pub use hip_sys::{HipError, Piece, Vendor};
 pub use kernel::Kernel;

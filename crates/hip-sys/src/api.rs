@@ -255,6 +255,26 @@ pub struct Api {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Current(Place);
 
+// SAFETY: a number or a handle, which any thread may use.
+unsafe impl Send for Current {}
+// SAFETY: as above.
+unsafe impl Sync for Current {}
+
+impl Current {
+    /// Names a context of CUDA that other code has made. NVIDIA's driver refuses one that is no longer there.
+    pub fn context(context: *mut c_void) -> Self {
+        Self(Place::Context(context))
+    }
+
+    /// Returns the context of CUDA; null for a device of HIP.
+    pub fn as_context(self) -> *mut c_void {
+        match self.0 {
+            Place::Context(context) => context,
+            Place::Device(_) => std::ptr::null_mut(),
+        }
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     Device(c_int),

@@ -63,6 +63,7 @@ table! {
             fn cuCtxGetCurrent(*mut CUcontext);
             fn cuCtxSetCurrent(CUcontext);
             fn cuCtxSynchronize();
+            fn cuCtxGetDevice(*mut CUdevice);
             fn cuStreamGetCtx(hipStream_t, *mut CUcontext);
             fn cuMemHostAlloc(*mut *mut c_void, usize, c_uint);
             fn cuMemcpyAsync(*mut c_void, *const c_void, usize, hipStream_t);
@@ -424,9 +425,19 @@ impl Cuda {
         )
     }
 
-    /// Fails: a thread has a context, which may not belong to any device; see [`current`](Self::current).
-    pub(crate) unsafe fn hipGetDevice(&self, _: *mut c_int) -> HipError {
-        HipError::NOT_SUPPORTED
+    /// Finds the device of the current context, which may be that of other code.
+    pub(crate) unsafe fn hipGetDevice(&self, ordinal: *mut c_int) -> HipError {
+        let (mut device, mut count) = (0, 0);
+        // SAFETY: the addresses are valid for writes.
+        let found = unsafe {
+            (self.driver.cuCtxGetDevice)(&mut device)
+                .ok()
+                .and_then(|()| (self.driver.cuDeviceGetCount)(&mut count).ok())
+        };
+        let number = || (0..count).find(|number| self.device(*number) == Ok(device));
+        let number = found.and_then(|()| number().ok_or(HipError::INVALID_DEVICE));
+        // SAFETY: the caller's pointer is valid for a write.
+        status(number.map(|number| unsafe { ordinal.write(number) }))
     }
 
     pub(crate) unsafe fn hipDeviceGetAttribute(

@@ -312,6 +312,10 @@ fn cuda_driver_behind_the_table() {
          cuEventDestroy_v2 e\n"
     );
 
+    let mut device = 0;
+    check!(hipGetDevice(&mut device), 0, "");
+    assert_eq!(device, 1, "the number of a device that the driver calls 41");
+
     // That context is current now. The earlier one can be made current again.
     assert_ne!(api.current(), Ok(ours));
     assert_eq!((api.set_current(ours), calls().as_str()), (Ok(()), "cuCtxSetCurrent 1041\n"));

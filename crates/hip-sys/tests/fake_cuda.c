@@ -47,6 +47,8 @@ int cuDevicePrimaryCtxRetain(P *context, int device) {
 static __thread P current;
 int cuCtxGetCurrent(P *context) { *context = current; return 0; }
 int cuCtxSetCurrent(P context) { current = context; return call("cuCtxSetCurrent %zu", (size_t)context); }
+// The second device.
+int cuCtxGetDevice(int *device) { *device = 41; return 0; }
 int cuCtxSynchronize(void) { return call("cuCtxSynchronize"); }
 int cuMemGetInfo_v2(size_t *free, size_t *total) { *free = 1, *total = 2; return 0; }
 int cuMemAlloc_v2(CUdeviceptr *address, size_t size) { *address = 0x7000 + size; return 0; }

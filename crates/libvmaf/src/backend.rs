@@ -37,6 +37,8 @@ pub enum Choice {
     Auto,
     /// On a GPU; without one there are no scores.
     Hip,
+    /// On this GPU, whose CUDA context the caller has given; if it fails, on the CPU.
+    Given(Selection),
     /// On the CPU.
     Cpu,
 }
@@ -81,16 +83,18 @@ impl Task {
         let refused = |_| BackendError::Threads { threads, reason: "there are too many".into() };
         let mut cpu = Cpu::on(threads::pool(threads).map_err(refused)?).cold();
         cpu.prepare(&self.work, self.geometry, &[None])?;
-        self.recall(&mut cpu, previous)?;
+        for held in self.earlier(previous) {
+            recall(&mut cpu, &held.on_host()?)?;
+        }
         Ok(cpu)
     }
 
-    /// Opens and prepares the first GPU that passes its self-test.
-    pub fn gpu(&self) -> Result<Hip, BackendError> {
+    /// Opens and prepares the first of the selected GPUs that passes its self-test.
+    pub fn gpu(&self, selection: &Selection) -> Result<Hip, BackendError> {
         let mut failed = vec![];
         let mut first = None;
         loop {
-            let mut hip = match Hip::open_besides(&Selection::default(), DEPTH, &failed) {
+            let mut hip = match Hip::open_besides(selection, DEPTH, &failed) {
                 Ok(hip) => hip,
                 Err(error) => return Err(first.unwrap_or(error)),
             };
@@ -114,16 +118,13 @@ impl Task {
     ) -> impl DoubleEndedIterator<Item = &'a Held> + use<'a> {
         previous.iter().take(self.work.lags()).rev()
     }
+}
 
-    /// Gives a backend the latest reference pictures.
-    fn recall(&self, backend: &mut dyn Backend, previous: &VecDeque<Held>) -> Result<(), BackendError> {
-        for held in self.earlier(previous) {
-            let ticket =
-                backend.submit(Group { reference: held.picture(), distorted: vec![], history_only: true })?;
-            backend.wait(ticket)?;
-        }
-        Ok(())
-    }
+/// Gives a backend an earlier reference picture.
+fn recall(backend: &mut dyn Backend, held: &Held) -> Result<(), BackendError> {
+    let ticket =
+        backend.submit(Group { reference: held.picture(), distorted: vec![], history_only: true })?;
+    backend.wait(ticket).map(drop)
 }
 
 /// A GPU that a thread opens and prepares, while the CPU computes. The end of this waits for the thread, as a process must not
@@ -133,8 +134,9 @@ pub struct Opening(Option<JoinHandle<Result<Hip, BackendError>>>);
 impl Opening {
     /// Starts the thread.
     pub fn new(task: Task) -> Result<Self, BackendError> {
-        let thread =
-            Builder::new().name("vmaf-gpu".into()).spawn(move || task.gpu().inspect_err(warn_without_gpu));
+        let thread = Builder::new()
+            .name("vmaf-gpu".into())
+            .spawn(move || task.gpu(&Selection::default()).inspect_err(warn_without_gpu));
         let refused = |error: std::io::Error| BackendError::Threads { threads: 1, reason: error.to_string() };
         Ok(Self(Some(thread.map_err(refused)?)))
     }
@@ -167,7 +169,9 @@ pub struct Gpu {
 impl Gpu {
     /// Takes a GPU that is prepared, and says in the log which one it is.
     pub fn new(mut backend: Hip, task: &Task, previous: &VecDeque<Held>) -> Result<Self, BackendError> {
-        task.recall(&mut backend, previous)?;
+        for held in task.earlier(previous) {
+            recall(&mut backend, held)?;
+        }
         log(Level::Info, format_args!("scoring on the {backend}: {}", backend.why()));
         let mut audit = Audit::new(Verify { patient: true, ..Verify::at_random(verified(), 0) });
         audit.prepare(&task.work, task.geometry, &[None], backend.gpu());

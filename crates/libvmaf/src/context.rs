@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::Errno;
 use crate::backend::Choice;
 use crate::collector::Collector;
+use crate::cuda::Cuda;
 use crate::picture::{Format, Pool};
 use crate::reader::Reader;
 
@@ -28,6 +29,7 @@ pub struct Context {
     state: Mutex<State>,
     /// All pools; pictures come from the latest.
     pools: Mutex<Vec<Arc<Pool>>>,
+    cuda: Mutex<Option<Cuda>>,
 }
 
 impl Context {
@@ -40,6 +42,7 @@ impl Context {
                 reader: Reader::new(threads, subsample, choice),
             }),
             pools: Mutex::default(),
+            cuda: Mutex::default(),
         }
     }
 
@@ -55,6 +58,11 @@ impl Context {
 
     fn pools(&self) -> MutexGuard<'_, Vec<Arc<Pool>>> {
         self.pools.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The caller's CUDA context, if there is one.
+    pub fn cuda(&self) -> MutexGuard<'_, Option<Cuda>> {
+        self.cuda.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Makes the pool that pictures come from.

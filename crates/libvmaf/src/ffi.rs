@@ -100,7 +100,7 @@ pub struct VmafModelCollection(Model);
 pub struct VmafFeatureDictionary(Dictionary);
 
 /// Runs a function of the interface; a panic becomes an error.
-fn guarded(function: impl FnOnce() -> Result<(), Errno>) -> c_int {
+pub(crate) fn guarded(function: impl FnOnce() -> Result<(), Errno>) -> c_int {
     match catch_unwind(AssertUnwindSafe(function)) {
         Ok(Ok(())) => 0,
         Ok(Err(Errno(code))) => code,
@@ -133,7 +133,7 @@ unsafe fn text<'a>(text: *const c_char) -> Result<std::borrow::Cow<'a, str>, Err
 /// # Safety
 ///
 /// The pointer is null or that of a context, which lives until the function that was called returns.
-unsafe fn context<'a>(context: *mut VmafContext) -> Result<&'a Context, Errno> {
+pub(crate) unsafe fn context<'a>(context: *mut VmafContext) -> Result<&'a Context, Errno> {
     // SAFETY: as promised.
     let VmafContext(context) = unsafe { context.as_ref() }.ok_or(Errno::INVALID)?;
     context.is_here().then_some(context).ok_or(Errno::INVALID)
@@ -173,7 +173,7 @@ unsafe fn take_back<T>(value: *mut T) -> Option<Box<T>> {
 }
 
 /// Fails where a pointer is null.
-fn not_null<T>(pointer: *const T) -> Result<(), Errno> {
+pub(crate) fn not_null<T>(pointer: *const T) -> Result<(), Errno> {
     if pointer.is_null() { Err(Errno::INVALID) } else { Ok(()) }
 }
 
@@ -342,7 +342,7 @@ pub unsafe extern "C" fn vmaf_read_pictures(
         }
         // SAFETY: promised by the caller.
         let pair = unsafe { [View::new(reference)?, View::new(distorted)?] };
-        reader.check(pair.map(|view| view.format))?;
+        reader.check(pair.each_ref().map(|view| view.format))?;
         context.add_pool_if_none(pair[0].format, reader.threads())?;
         let take = || {
             // SAFETY: promised by the caller.

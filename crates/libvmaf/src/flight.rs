@@ -13,6 +13,7 @@ use std::time::Instant;
 use engine::audit::Audit;
 use engine::backend::{Backend, BackendError, Group, Ticket};
 use engine::metrics::FrameSums;
+use gpu::Selection;
 
 use crate::backend::{Choice, Gpu, OPENING_TIME, Opening, Task, warn_without_gpu};
 use crate::locked::Busy;
@@ -35,6 +36,12 @@ impl Pair {
     fn group(&self) -> Group<'static> {
         let Self { reference, distorted, history_only } = self;
         Group { history_only: *history_only, ..Group::pair(reference.picture(), distorted.picture()) }
+    }
+
+    /// Returns the group for the CPU.
+    fn group_on_host(&self) -> Result<Group<'static>, BackendError> {
+        let (reference, distorted) = (self.reference.on_host()?, self.distorted.on_host()?);
+        Ok(Self { reference, distorted, history_only: self.history_only }.group())
     }
 }
 
@@ -86,11 +93,21 @@ impl Flight {
     /// Prepares a GPU, or else the CPU. `previous`: the latest reference pictures, the last one first.
     pub fn new(task: Task, previous: &VecDeque<Held>, choice: Choice) -> Result<Self, BackendError> {
         let (place, audit, flying) = (Place::Cpu(Instant::now()), None, VecDeque::new());
-        if choice == Choice::Hip {
-            let Gpu { backend, audit, busy } = Gpu::new(task.gpu()?, &task, previous)?;
-            let previous = task.earlier(previous).rev().cloned().collect();
-            let (place, audit) = (Place::Gpu { _busy: busy }, Some(audit));
-            return Ok(Self { task, backend: Box::new(backend), place, audit, previous, flying });
+        let selection = match choice {
+            Choice::Hip => Some(Selection::default()),
+            Choice::Given(selection) => Some(selection),
+            Choice::Auto | Choice::Cpu => None,
+        };
+        if let Some(selection) = selection {
+            match task.gpu(&selection).and_then(|gpu| Gpu::new(gpu, &task, previous)) {
+                Ok(Gpu { backend, audit, busy }) => {
+                    let previous = task.earlier(previous).rev().cloned().collect();
+                    let (place, audit) = (Place::Gpu { _busy: busy }, Some(audit));
+                    return Ok(Self { task, backend: Box::new(backend), place, audit, previous, flying });
+                }
+                Err(error) if choice == Choice::Hip => return Err(error),
+                Err(error) => warn_without_gpu(&error),
+            }
         }
         let backend = Box::new(task.cpu(previous)?);
         Ok(Self { task, backend, place, audit, previous: VecDeque::new(), flying })
@@ -155,10 +172,10 @@ impl Flight {
 
     /// Takes a pair, for which there has to be room.
     pub fn submit(&mut self, pair: Pair, index: u32, active: Vec<usize>) {
-        let group = pair.group();
+        let group = if self.is_on_gpu() { Ok(pair.group()) } else { pair.group_on_host() };
         let audit = self.audit.as_mut().filter(|_| matches!(self.place, Place::Gpu { .. }));
-        let audit = audit.and_then(|audit| audit.offer(&group));
-        let submitted = self.backend.submit(group);
+        let audit = audit.zip(group.as_ref().ok()).and_then(|(audit, group)| audit.offer(group));
+        let submitted = group.and_then(|group| self.backend.submit(group));
         let pictures = self.is_on_gpu().then(|| {
             let earlier = self.previous.clone();
             self.previous.push_front(pair.reference.clone());
@@ -217,7 +234,10 @@ impl Flight {
         let mut cpu = self.task.cpu(pictures.map_or(&previous, |(_, earlier)| earlier));
         for flying in &mut left {
             let sums = match (&mut cpu, flying.pictures.take()) {
-                (Ok(cpu), Some((pair, _))) => cpu.submit(pair.group()).and_then(|ticket| cpu.wait(ticket)),
+                (Ok(cpu), Some((pair, _))) => {
+                    let ticket = pair.group_on_host().and_then(|group| cpu.submit(group));
+                    ticket.and_then(|ticket| cpu.wait(ticket))
+                }
                 _ => Err(BackendError::NotPrepared),
             };
             flying.sums = Some(first(sums));

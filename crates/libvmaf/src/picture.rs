@@ -8,10 +8,13 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use engine::frame::{BitDepth, Component, Geometry, Lease, Samples};
+use engine::backend::BackendError;
+use engine::frame::{BitDepth, Component, DeviceAddress, Geometry, Lease, Samples};
+use gpu::{ForeignBuffer, ForeignContext};
 
 use crate::Errno;
 use crate::locked::Locked;
+use crate::log::{Level, log};
 
 /// A picture as callers have it. The library owns what it points to.
 #[repr(C)]
@@ -136,23 +139,41 @@ impl Drop for Memory {
     }
 }
 
-/// Memory of a picture: page-locked while a GPU computes.
+/// Memory of a picture: page-locked while a GPU computes, or in a CUDA context of the caller.
 enum Block {
     Ordinary(Memory),
     Locked(Locked),
+    Device(ForeignBuffer),
 }
 
 impl Block {
-    /// Takes zeroed memory.
+    /// Takes zeroed memory of the host.
     fn new(size: usize) -> Result<Self, Errno> {
         Locked::new(size)
             .map_or_else(|| Memory::new(size).map(Self::Ordinary), |locked| Ok(Self::Locked(locked)))
+    }
+
+    /// Takes zeroed memory of a GPU.
+    fn on_device(context: &Arc<ForeignContext>, size: usize) -> Result<Self, Errno> {
+        ForeignBuffer::new(context, size).map(Self::Device).map_err(|error| {
+            log(Level::Error, format_args!("there is no memory for a picture: {error}"));
+            Errno::MEMORY
+        })
     }
 
     fn start(&self) -> usize {
         match self {
             Self::Ordinary(memory) => memory.start.as_ptr() as usize,
             Self::Locked(memory) => memory.address(),
+            Self::Device(memory) => memory.address() as usize,
+        }
+    }
+
+    /// Returns the CUDA context that the memory is in, if it is on a GPU.
+    fn context(&self) -> Option<&Arc<ForeignContext>> {
+        match self {
+            Self::Device(memory) => Some(memory.context()),
+            _ => None,
         }
     }
 }
@@ -169,6 +190,10 @@ pub struct Shared {
 }
 
 impl Shared {
+    fn new(block: Block, size: usize, pool: Option<Arc<Pool>>) -> Self {
+        Self { block: Some(block), size, is_out: AtomicBool::new(pool.is_some()), pool }
+    }
+
     fn start(&self) -> usize {
         self.block.as_ref().map_or(0, Block::start)
     }
@@ -211,8 +236,7 @@ impl Shared {
         let start = block.start();
         let has = |i: usize| i == 0 || format.pixels != Pixels::Grey;
         let data = |i: usize| if has(i) { (start + offsets[i]) as *mut _ } else { std::ptr::null_mut() };
-        let shared = Self { block: Some(block), size, pool, is_out: AtomicBool::new(true) };
-        let shared = Arc::into_raw(Arc::new(shared)).cast_mut();
+        let shared = Arc::into_raw(Arc::new(Self::new(block, size, pool))).cast_mut();
         Ok(VmafPicture {
             pix_fmt: format.pixels as u32,
             bpc: format.bits,
@@ -248,11 +272,13 @@ pub unsafe fn take(picture: &mut VmafPicture) -> Result<Arc<Shared>, Errno> {
 }
 
 /// A picture as a caller describes it, checked to lie within its memory.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone)]
 pub struct View {
     pub format: Format,
     /// Address, bytes from row to row, and bytes of all rows.
     planes: [(usize, usize, usize); 3],
+    /// The CUDA context of a picture in device memory.
+    context: Option<Arc<ForeignContext>>,
 }
 
 impl View {
@@ -286,10 +312,42 @@ impl View {
             }
             planes[i] = (address, stride, bytes);
         }
-        Ok(Self { format, planes })
+        let context = shared.block.as_ref().and_then(Block::context).cloned();
+        Ok(Self { format, planes, context })
     }
 
-    /// The picture for the engine, with what keeps its memory, if anything does.
+    /// Waits until the caller's CUDA context has written the picture.
+    pub fn wait(&self) -> Result<(), Errno> {
+        let Some(context) = &self.context else { return Ok(()) };
+        context.synchronize().map_err(|error| {
+            log(Level::Error, format_args!("a picture cannot be read: {error}"));
+            Errno::INVALID
+        })
+    }
+
+    /// Copies a picture in device memory to the host; `None` if it is there.
+    ///
+    /// # Safety
+    ///
+    /// The picture's memory lives, and nothing writes to it.
+    pub unsafe fn download(&self) -> Result<Option<(Self, Arc<Shared>)>, BackendError> {
+        let Some(context) = &self.context else { return Ok(None) };
+        let size = self.planes.iter().map(|(.., bytes)| bytes.next_multiple_of(ALIGN)).sum();
+        let memory = Memory::new(size).map_err(|_| BackendError::Picture("cpu"))?;
+        let mut view = Self { context: None, ..self.clone() };
+        // SAFETY: owned, zeroed and that long.
+        let mut left = unsafe { std::slice::from_raw_parts_mut(memory.start.as_ptr(), size) };
+        for (address, _, bytes) in &mut view.planes {
+            let (plane, rest) = left.split_at_mut(bytes.next_multiple_of(ALIGN));
+            left = rest;
+            // SAFETY: checked to lie within the picture's memory, which lives.
+            unsafe { context.read(*address as u64, &mut plane[..*bytes])? };
+            *address = plane.as_ptr() as usize;
+        }
+        Ok(Some((view, Arc::new(Shared::new(Block::Ordinary(memory), size, None)))))
+    }
+
+    /// The picture for the engine, with what keeps its memory, if anything does. A picture in device memory needs a lease.
     ///
     /// # Safety
     ///
@@ -300,9 +358,14 @@ impl View {
         let component = |i: usize| {
             let (address, stride, bytes) = self.planes[i];
             // SAFETY: checked to lie within the picture's memory, which the caller keeps.
-            let samples = unsafe { std::slice::from_raw_parts(address as *const u8, bytes) };
+            let samples = unsafe {
+                match self.context {
+                    None => Samples::Host(std::slice::from_raw_parts(address as *const u8, bytes)),
+                    Some(_) => Samples::Device(DeviceAddress::new(address as u64)),
+                }
+            };
             let (width, height) = (sizes[i].0 as usize, sizes[i].1 as usize);
-            Component { samples: Samples::Host(samples), width, height, stride, step: 1, shift: 0 }
+            Component { samples, width, height, stride, step: 1, shift: 0 }
         };
         let chroma = (self.format.pixels != Pixels::Grey).then(|| [component(1), component(2)]);
         engine::frame::Picture { luma: component(0), chroma, lease }
@@ -323,6 +386,13 @@ impl Held {
         Self { view, shared }
     }
 
+    /// Returns the picture in memory of the host: itself, or a copy of one in device memory.
+    pub fn on_host(&self) -> Result<Self, BackendError> {
+        // SAFETY: the caller has given the picture away, so that nothing writes to it, and its memory is held here.
+        let copy = unsafe { self.view.download()? };
+        Ok(copy.map_or_else(|| self.clone(), |(view, shared)| Self { view, shared }))
+    }
+
     /// The picture for the engine, which may keep it.
     pub fn picture(&self) -> engine::frame::Picture<'static> {
         // SAFETY: the caller has given the picture away, so that nothing writes to it, and the lease keeps its memory.
@@ -337,12 +407,17 @@ impl Held {
     }
 }
 
+/// Pictures in device memory that are made with their pool, as libvmaf makes them.
+const ON_DEVICE: usize = 4;
+
 /// Pictures of one format that are used again and again. A picture that comes back is the next to be handed out.
 ///
 /// Only those pictures count that the caller has. What a context computes is limited by the context, and has memory beside
 /// that, or a caller with as few pictures as it needs would never have two pairs computed at a time.
 pub struct Pool {
     format: Format,
+    /// The caller's CUDA context whose memory the pictures are in, if it is not the host's.
+    context: Option<Arc<ForeignContext>>,
     count: usize,
     pictures: Mutex<Pictures>,
     returned: Condvar,
@@ -359,14 +434,29 @@ struct Pictures {
 impl Pool {
     /// A pool of so many pictures, whose memory is taken at once unless `later`.
     pub fn new(format: Format, count: u32, later: bool) -> Result<Arc<Self>, Errno> {
+        let count = count as usize;
+        Self::with(format, None, count, if later { 0 } else { count })
+    }
+
+    /// A pool of pictures in a CUDA context of the caller, who may have any number of them.
+    pub fn on_device(format: Format, context: Arc<ForeignContext>) -> Result<Arc<Self>, Errno> {
+        Self::with(format, Some(context), usize::MAX, ON_DEVICE)
+    }
+
+    fn with(
+        format: Format,
+        context: Option<Arc<ForeignContext>>,
+        count: usize,
+        at_once: usize,
+    ) -> Result<Arc<Self>, Errno> {
         if count == 0 || format.width == 0 || format.height == 0 {
             return Err(Errno::INVALID);
         }
-        let (.., size) = layout(format)?;
-        let count = count as usize;
-        let free = (0..if later { 0 } else { count }).map(|_| Block::new(size)).collect::<Result<_, _>>()?;
-        let pictures = Mutex::new(Pictures { out: 0, free });
-        Ok(Arc::new(Self { format, count, pictures, returned: Condvar::new() }))
+        let pictures = Mutex::default();
+        let pool = Arc::new(Self { format, context, count, pictures, returned: Condvar::new() });
+        let free = (0..at_once).map(|_| pool.block(None)).collect::<Result<_, _>>()?;
+        pool.pictures().free = free;
+        Ok(pool)
     }
 
     fn pictures(&self) -> MutexGuard<'_, Pictures> {
@@ -393,12 +483,13 @@ impl Pool {
     /// Returns memory for a picture: page-locked, if a GPU has begun to compute since the pool was made.
     fn block(&self, free: Option<Block>) -> Result<Block, Errno> {
         let (.., size) = layout(self.format)?;
-        match free {
-            Some(Block::Ordinary(memory)) => {
+        match (free, &self.context) {
+            (Some(Block::Ordinary(memory)), _) => {
                 Ok(Locked::new(size).map_or(Block::Ordinary(memory), Block::Locked))
             }
-            Some(locked) => Ok(locked),
-            None => Block::new(size),
+            (Some(block), _) => Ok(block),
+            (None, Some(context)) => Block::on_device(context, size),
+            (None, None) => Block::new(size),
         }
     }
 

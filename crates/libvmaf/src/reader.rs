@@ -13,6 +13,7 @@ use engine::frame::Geometry;
 use engine::metrics::pairwise::{MotionRule, PairScorer, Pairwise};
 use engine::metrics::{FrameSums, Work};
 use engine::video::Video;
+use gpu::Selection;
 
 use crate::Errno;
 use crate::backend::{Choice, Task, failed};
@@ -113,6 +114,13 @@ impl Reader {
         self.subsample.max(1)
     }
 
+    /// Scores on the GPU whose CUDA context the caller has given, unless the CPU was chosen.
+    pub fn use_gpu(&mut self, selection: Selection) {
+        if self.choice != Choice::Cpu {
+            self.choice = Choice::Given(selection);
+        }
+    }
+
     /// Adds an extractor for the pairs that follow, unless one with the same scores is there.
     pub fn register(&mut self, new: Registered) {
         if self.registered.iter().any(|other| other.is_same(&new)) {
@@ -151,17 +159,19 @@ impl Reader {
             self.computing = Some(self.build(format, geometry, None)?);
         }
         self.expect_gpu(collector);
+        pair.iter().try_for_each(View::wait)?;
         let left_out = !index.is_multiple_of(self.subsample());
         let Schedule { active, error, named } = self.schedule(collector, index, left_out);
         if let Some(error) = error {
-            self.compute_apart(collector, pair, index, &active)?;
+            self.compute_apart(collector, &pair, index, &active)?;
             self.warn(named, index);
             return Err(error);
         }
         self.make_room(collector);
         let [reference, distorted] = take()?;
-        let reference = Held::new(pair[0], reference);
-        let distorted = Held::new(pair[1], distorted);
+        let [first, second] = pair;
+        let reference = Held::new(first, reference);
+        let distorted = Held::new(second, distorted);
         self.submit(&reference, distorted, index, active);
         self.warn(named, index);
         self.previous.push_front(reference);
@@ -284,7 +294,7 @@ impl Reader {
     fn compute_apart(
         &mut self,
         collector: &mut Collector,
-        pair: [View; 2],
+        pair: &[View; 2],
         index: u32,
         active: &[usize],
     ) -> Result<(), Errno> {
@@ -296,9 +306,12 @@ impl Reader {
         let geometry = format.geometry().ok_or(Errno::INVALID)?;
         let mut computing = self.build(format, geometry, Some(active))?;
         if let Some(flight) = &mut computing.flight {
-            // SAFETY: the caller's structures hold both pictures until the call is over, and the backend computes while
-            // they are submitted, as they have no lease.
-            let [reference, distorted] = pair.map(|view| unsafe { view.picture(None) });
+            // SAFETY: the caller's structures hold both pictures until the call is over.
+            let [first, second] = pair.each_ref().map(|view| unsafe { view.download() });
+            let copies = first.and_then(|first| Ok([first, second?])).map_err(|error| failed(&error))?;
+            let on_host = |i: usize| copies[i].as_ref().map_or(&pair[i], |(view, _)| view);
+            // SAFETY: as above, and the backend computes while they are submitted, as they have no lease.
+            let [reference, distorted] = [0, 1].map(|i| unsafe { on_host(i).picture(None) });
             let history_only = self.is_history(active);
             let sums = flight.compute(Group { history_only, ..Group::pair(reference, distorted) });
             let sums = sums.map_err(|error| failed(&error))?;

@@ -8,6 +8,8 @@ use std::os::fd::AsRawFd;
 use std::ptr::{null, null_mut};
 use std::sync::LazyLock;
 
+#[path = "gpu/cuda.rs"]
+mod cuda;
 #[path = "../../../tests/swhip/process.rs"]
 mod process;
 #[path = "../../../tests/swhip/library.rs"]
@@ -38,6 +40,11 @@ const FUNCTIONS: &[Function] = functions![
     a_gpu_is_lost,
     a_gpu_is_lost_with_pairs_on_it,
     sums_are_wrong,
+    cuda::pictures_of_a_context_are_scored,
+    cuda::the_cpu_goes_on_with_pictures_of_a_context,
+    cuda::pictures_are_where_they_are_wanted,
+    cuda::contexts_leave_nothing_behind,
+    cuda::without_a_driver_there_is_no_state,
 ];
 
 fn main() {
@@ -45,7 +52,7 @@ fn main() {
         let on_rdna = |function, more: Option<(&'static str, &'static str)>| {
             on(("rdna", function, [RDNA].into_iter().chain(more).collect()))
         };
-        vec![
+        let mut tests = vec![
             on_rdna("one_pair_stays_on_the_cpu", None),
             on_rdna("a_gpu_is_used_once_it_is_open", None),
             on_rdna("without_a_gpu_the_cpu_computes", Some(("SWHIP_DEVICES", "0"))),
@@ -74,7 +81,9 @@ fn main() {
                 let verified = ("HIPVMAF_VERIFY", "1");
                 said("sums_are_wrong", &[RDNA, ("HIPVMAF_BACKEND", "hip"), verified], HANDED_OVER, 1);
             })),
-        ]
+        ];
+        tests.extend(cuda::tests());
+        tests
     });
 }
 

@@ -3,6 +3,7 @@
 /* Sizes and offsets of the structures, on x86-64. Compiled against libvmaf's headers and against ours. */
 
 #include <libvmaf.h>
+#include <libvmaf_cuda.h>
 
 #define SIZE(type, bytes) _Static_assert(sizeof(type) == (bytes), #type)
 #define AT(type, field, bytes) _Static_assert(offsetof(type, field) == (bytes), #type "." #field)
@@ -42,12 +43,23 @@ AT(VmafModelCollectionScore, bootstrap.stddev, 16);
 AT(VmafModelCollectionScore, bootstrap.ci.p95.lo, 24);
 AT(VmafModelCollectionScore, bootstrap.ci.p95.hi, 32);
 
+SIZE(VmafCudaConfiguration, 8);
+AT(VmafCudaConfiguration, cu_ctx, 0);
+
+SIZE(VmafCudaPictureConfiguration, 20);
+AT(VmafCudaPictureConfiguration, pic_params.w, 0);
+AT(VmafCudaPictureConfiguration, pic_params.h, 4);
+AT(VmafCudaPictureConfiguration, pic_params.bpc, 8);
+AT(VmafCudaPictureConfiguration, pic_params.pix_fmt, 12);
+AT(VmafCudaPictureConfiguration, pic_prealloc_method, 16);
+
 SIZE(enum VmafPixelFormat, 4);
 SIZE(enum VmafLogLevel, 4);
 SIZE(enum VmafPoolingMethod, 4);
 SIZE(enum VmafOutputFormat, 4);
 SIZE(enum VmafModelFlags, 4);
 SIZE(enum VmafModelCollectionScoreType, 4);
+SIZE(enum VmafCudaPicturePreallocationMethod, 4);
 
 _Static_assert(VMAF_PIX_FMT_YUV420P == 1 && VMAF_PIX_FMT_YUV422P == 2 && VMAF_PIX_FMT_YUV444P == 3 &&
 		       VMAF_PIX_FMT_YUV400P == 4,
@@ -61,6 +73,10 @@ _Static_assert(VMAF_POOL_METHOD_MIN == 1 && VMAF_POOL_METHOD_MAX == 2 && VMAF_PO
 _Static_assert(VMAF_OUTPUT_FORMAT_XML == 1 && VMAF_OUTPUT_FORMAT_JSON == 2 && VMAF_OUTPUT_FORMAT_CSV == 3 &&
 		       VMAF_OUTPUT_FORMAT_SUB == 4,
 	       "formats");
+_Static_assert(VMAF_CUDA_PICTURE_PREALLOCATION_METHOD_NONE == 0 && VMAF_CUDA_PICTURE_PREALLOCATION_METHOD_DEVICE == 1 &&
+		       VMAF_CUDA_PICTURE_PREALLOCATION_METHOD_HOST == 2 &&
+		       VMAF_CUDA_PICTURE_PREALLOCATION_METHOD_HOST_PINNED == 3,
+	       "pictures of CUDA");
 _Static_assert(VMAF_MODEL_FLAG_DISABLE_CLIP == 1 && VMAF_MODEL_FLAG_ENABLE_TRANSFORM == 2 &&
 		       VMAF_MODEL_FLAG_DISABLE_TRANSFORM == 4,
 	       "flags");
