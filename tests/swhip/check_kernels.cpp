@@ -21,6 +21,7 @@ namespace {
 #include "../../kernels/ciede.hip"
 #include "../../kernels/cvvdp.hip"
 #include "../../kernels/damage.hip"
+#include "../../kernels/float_adm.hip"
 #include "../../kernels/frame.hip"
 #include "../../kernels/motion.h"
 #include "../../kernels/psnr.hip"
@@ -358,6 +359,59 @@ void run_psnr_hvs(Run &run, const Frame<T> &frame) {
           scratch.data());
   run.one("psnr_hvs_additions", {grid, PAIRS, HVS_THREADS}, layout, pitch, scratch.data());
   run.sums("psnr_hvs_sum", {3, PAIRS, HVS_SUM_THREADS}, 3 * PAIRS, layout, pitch, scratch.data(), 3u);
+}
+
+// The table is that of a processor that divides, which does not matter here.
+template <class T>
+void run_float_adm(Run &run, const Frame<T> &frame) {
+  constexpr uint32_t PAIRS = 2, SETS = 2 * PAIRS + 1;
+  std::vector<uint32_t> estimates;
+  for (uint32_t i = 0; i < 4096; i++) {
+    const float inverse = 1 / (1 + (float)i / 4096);
+    estimates.push_back(0);
+    memcpy(&estimates.back(), &inverse, sizeof inverse);
+  }
+  const Array<uint32_t> table(estimates);
+  FloatAdmLayout layout{};
+  layout.pairs = PAIRS;
+  uint32_t blocks = 0;
+  int width = WIDTH, height = HEIGHT;
+  for (FloatAdmScale &scale : layout.scales) {
+    scale.in_width = width, scale.in_height = height;
+    scale.width = width = (width + 1) / 2, scale.height = height = (height + 1) / 2;
+    const auto margin = [](int extent) { return extent < 5 ? 0 : (extent - 5) / 10; };
+    scale.left = margin(width), scale.columns = width - 2 * scale.left;
+    scale.top = margin(height), scale.rows = height - 2 * scale.top;
+    scale.stride = tiles(width, 32) * 32, scale.pitch = tiles(scale.rows, 32) * 32;
+    scale.bands = layout.picture, scale.terms = layout.terms, scale.sums = layout.sums;
+    scale.tile = blocks, scale.across = tiles(scale.columns, fadm::MASK_W);
+    layout.picture += 4 * scale.stride * (uint32_t)height;
+    layout.terms += 3 * scale.pitch * (uint32_t)scale.columns;
+    layout.sums += 3 * (uint32_t)scale.rows;
+    blocks += scale.across * tiles(scale.rows, fadm::MASK_H);
+  }
+  const Array<float> bands((1 + PAIRS) * layout.picture), terms(SETS * layout.terms), sums(SETS * layout.sums);
+  for (int s = 0; s < FADM_SCALES; s++) {
+    FloatAdmScale scale = layout.scales[s];
+    scale.across = tiles(scale.width, fadm::TRANSFORM_W);
+    const Shape shape{scale.across * tiles(scale.height, fadm::TRANSFORM_H), 1 + PAIRS, FADM_THREADS};
+    if (s == 0)
+      run.one(kernel_name<T>("float_adm"), shape, frame.data(), frame.bits, scale, layout.picture, bands.data());
+    else
+      run.one("float_adm_transform", shape, layout.scales[s - 1], scale, layout.picture, bands.data());
+  }
+  for (const bool all : {false, true}) {
+    FloatAdmPass pass{};
+    pass.gain_limit = all ? 1.2 : 100, pass.masks = pass.aim = all;
+    for (auto &weights : pass.weights) weights[0] = 0.02f, weights[1] = 0.01f;
+    const uint32_t sets = all ? SETS : PAIRS + 1;
+    const uint32_t *const estimated = all ? table.data() : nullptr;
+    run.one("float_adm_mask", {blocks, PAIRS, FADM_THREADS}, layout, pass, estimated, (const float *)bands.data(),
+            terms.data());
+    run.one("float_adm_rows", {tiles((int)layout.sums, FADM_SUM_THREADS), sets, FADM_SUM_THREADS}, layout,
+            (const float *)terms.data(), sums.data());
+    run.sums("float_adm_sums", {12, sets, FADM_SUM_THREADS}, 36 * PAIRS, layout, (const float *)sums.data(), 36u);
+  }
 }
 
 template <class T>
@@ -703,6 +757,7 @@ void run_all(Run &run) {
   run_ssim(run, frame);
   run_ssim_borders(run, frame);
   run_psnr_hvs(run, frame);
+  run_float_adm(run, frame);
   run_ciede(run, frame);
   run_ssimulacra2(run, frame);
   run_cvvdp(run, frame);

@@ -56,12 +56,10 @@ pub fn alias(name: &[u8]) -> Vec<u8> {
 
 /// Returns the name under which a feature with default options is stored, from its short form.
 pub fn stored(short: &str) -> String {
-    let long = FAMILIES.iter().filter(|(family, ..)| *family != "VMAF_feature_").find_map(
-        |(family, prefix, members)| {
-            let member = short.strip_prefix(prefix)?;
-            members.contains(&member).then(|| format!("{family}{member}_score"))
-        },
-    );
+    let long = FAMILIES.iter().find_map(|(family, prefix, members)| {
+        let member = short.strip_prefix(prefix)?;
+        members.contains(&member).then(|| format!("{family}{member}_score"))
+    });
     long.unwrap_or_else(|| short.to_string())
 }
 
@@ -75,6 +73,7 @@ mod tests {
             ("VMAF_integer_feature_adm2_score", "integer_adm2"),
             ("VMAF_integer_feature_vif_scale3_score", "integer_vif_scale3"),
             ("VMAF_integer_feature_motion_score", "integer_motion"),
+            ("VMAF_feature_adm_scale0_score", "adm_scale0"),
             ("Cambi_feature_cambi_score", "cambi"),
             ("Speed_chroma_feature_speed_chroma_uv_score", "speed_chroma_uv"),
             ("VMAF_integer_feature_motion_sad_score", "VMAF_integer_feature_motion_sad_score"),

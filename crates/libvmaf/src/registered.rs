@@ -14,7 +14,7 @@ use crate::number::leading;
 use crate::picture::{Format, Pixels};
 
 /// Extractors with the option `debug`, which asks for the fractions behind their scores.
-const WITH_FRACTIONS: [&str; 3] = ["adm", "vif", "motion"];
+const WITH_FRACTIONS: [&str; 4] = ["adm", "float_adm", "vif", "motion"];
 
 /// An extractor with options.
 #[derive(Clone)]
@@ -69,6 +69,8 @@ pub fn stored_name(extractor: &Extractor, output: usize) -> Option<String> {
 fn stored_fraction(extractor: &Extractor, short: &str) -> String {
     match extractor.suffix() {
         suffix if suffix.is_empty() => stored(short),
+        // libvmaf's list of names with a suffix lacks this one.
+        _ if (extractor.name(), short) == ("float_adm", "adm") => short.into(),
         suffix => format!("{short}{suffix}"),
     }
 }
@@ -177,7 +179,7 @@ impl Registered {
         match self.name() {
             "psnr" if odd => return Some(Refusal::Picture(Errno::INVALID)),
             // libvmaf takes each byte for a sample then.
-            "float_ssim" | "float_ms_ssim" | "speed_chroma" if odd => {
+            "float_adm" | "float_ssim" | "float_ms_ssim" | "speed_chroma" if odd => {
                 return Some(Refusal::Picture(Errno::INVALID));
             }
             "ciede" if odd && format.pixels == Pixels::Yuv444 => {

@@ -329,7 +329,7 @@ fn null_is_refused() {
             vmaf_use_features_from_model_collection(vmaf, null_mut()),
             vmaf_use_feature(vmaf, no_text, null_mut()),
             vmaf_use_feature(none, text, null_mut()),
-            vmaf_use_feature(vmaf, c"float_adm".as_ptr(), null_mut()),
+            vmaf_use_feature(vmaf, c"nonsense".as_ptr(), null_mut()),
             vmaf_import_feature_score(vmaf, no_text, 0.0, 0),
             vmaf_read_pictures(none, null_mut(), null_mut(), 0),
             vmaf_score_at_index(vmaf, model, null_mut(), 0),

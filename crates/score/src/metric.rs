@@ -50,6 +50,7 @@ impl Metric {
             "cambi",
             "mse",
             "speed_chroma",
+            "aim",
             "integer_aim",
             "integer_motion",
             "VMAF_integer_feature_motion",
@@ -114,7 +115,7 @@ mod tests {
 
     #[test]
     fn every_metric_has_its_unit() {
-        let list = "psnr=enable_mse=true;xpsnr;ssimulacra2;cvvdp;float_ssim;float_ms_ssim;psnr_hvs;ciede;cambi;speed_chroma;adm;vif;motion";
+        let list = "psnr=enable_mse=true;xpsnr;ssimulacra2;cvvdp;float_ssim;float_ms_ssim;psnr_hvs;ciede;cambi;speed_chroma;adm;float_adm;vif;motion";
         let features = feature_list::parse(list, &[]).unwrap().into_iter().flat_map(|of| of.features(true));
         for key in features.map(|feature| feature.key) {
             let expected = match key.as_str() {

@@ -169,7 +169,7 @@ fn quantise(weight: f32, bits: i32, max: u32) -> Result<u32, AdmError> {
 }
 
 /// Computes the sensitivity after Watson et al. 1997, luma: `kind` 0 for the h and v bands, 1 for d.
-fn watson(scale: usize, kind: usize, display: f64) -> f32 {
+pub(super) fn watson(scale: usize, kind: usize, display: f64) -> f32 {
     const AMPLITUDE: [[f32; 4]; 2] =
         [[0.67234, 0.41317, 0.22727, 0.11792], [0.72709, 0.49428, 0.28688, 0.15214]];
     const A: f32 = 0.495;
@@ -188,7 +188,7 @@ fn watson(scale: usize, kind: usize, display: f64) -> f32 {
 /// Computes the sensitivity after Barten 1999 with the optics of Watson 2013, for 100 cd/m², times `factor`.
 ///
 /// The mixture of single and double precision is libvmaf's.
-fn barten(scale: usize, display: f64, factor: f64) -> f32 {
+pub(super) fn barten(scale: usize, display: f64, factor: f64) -> f32 {
     const LUMINANCE: f64 = 100.0;
     let f = f64::from;
     let frequency = (f((display * PI / 180.0) as f32) / exp2(scale as i32 + 1)) as f32;
@@ -282,7 +282,12 @@ pub struct AdmScale {
 impl AdmScale {
     /// Returns the columns whose coefficients the scores depend on. Masking reads one column beyond the scored ones.
     pub fn halo_columns(&self) -> Range<usize> {
-        self.columns.start.saturating_sub(1)..(self.columns.end + 1).min(self.width)
+        halo(&self.columns, self.width)
+    }
+
+    /// Returns the rows whose coefficients the scores depend on.
+    pub fn halo_rows(&self) -> Range<usize> {
+        halo(&self.rows, self.height)
     }
 }
 
@@ -321,6 +326,11 @@ pub fn scales(width: usize, height: usize) -> [AdmScale; 4] {
         };
         AdmScale { width, height, rows, columns, numerator, reference }
     })
+}
+
+/// Returns a range with one neighbour on each side, where there is one.
+fn halo(range: &Range<usize>, extent: usize) -> Range<usize> {
+    range.start.saturating_sub(1)..(range.end + 1).min(extent)
 }
 
 /// Returns the part of a band that is scored: all but about a tenth at each end.
@@ -391,7 +401,7 @@ impl AdmScorer {
             noise: scales.each_ref().map(|scale| {
                 root(((scale.rows.len() * scale.columns.len()) as f64 * options.noise_weight) as f32)
             }),
-            limit: 1e-10 * (width * height) as f64 / (1920.0 * 1080.0),
+            limit: limit(width, height),
             scales,
             options,
         })
@@ -457,17 +467,23 @@ impl AdmScorer {
     }
 }
 
+/// Returns the total below which frames of this size count as without detail.
+pub(super) fn limit(width: usize, height: usize) -> f64 {
+    1e-10 * (width * height) as f64 / (1920.0 * 1080.0)
+}
+
 /// Sums h, v and d in single precision, in this order.
-fn sum_bands(part: impl Fn(usize) -> f32) -> f32 {
+pub(super) fn sum_bands(part: impl Fn(usize) -> f32) -> f32 {
     part(0) + part(1) + part(2)
 }
 
-fn total(scales: [f32; 4]) -> f64 {
+/// Sums scales 0 to 3 in double precision, in this order.
+pub(super) fn total(scales: [f32; 4]) -> f64 {
     scales.into_iter().fold(0.0, |sum, scale| sum + f64::from(scale))
 }
 
 /// Returns an exact power of two, for exponents far inside the range of `f64`.
-fn exp2(exponent: i32) -> f64 {
+pub(super) fn exp2(exponent: i32) -> f64 {
     f64::from_bits(((1023 + exponent) as u64) << 52)
 }
 
@@ -475,7 +491,7 @@ fn exp2(exponent: i32) -> f64 {
 ///
 /// The exponent is the single next to one third, and the result is not always the correctly rounded one. Method and
 /// constants are those of powf in the Arm optimized routines (MIT), which glibc uses.
-fn root(x: f32) -> f32 {
+pub(super) fn root(x: f32) -> f32 {
     const THIRD: f64 = (1f32 / 3f32) as f64;
     /// Reciprocal of the middle of a sixteenth of the mantissa range, and its binary logarithm, negated.
     #[rustfmt::skip]
@@ -509,10 +525,19 @@ fn root(x: f32) -> f32 {
     if x <= 0.0 {
         return 0.0;
     }
-    let offset = x.to_bits().wrapping_sub(0x3f33_0000);
+    if !x.is_finite() {
+        return x;
+    }
+    // Numbers below the normal ones get an exponent below the range of singles.
+    let bits = if x < f32::MIN_POSITIVE {
+        (x * (1u32 << 23) as f32).to_bits().wrapping_sub(23 << 23)
+    } else {
+        x.to_bits()
+    };
+    let offset = bits.wrapping_sub(0x3f33_0000);
     let exponent = offset as i32 >> 23;
     let (inverse, log) = LOG_TABLE[(offset >> 19) as usize & 15];
-    let mantissa = f32::from_bits(x.to_bits().wrapping_sub((exponent as u32) << 23));
+    let mantissa = f32::from_bits(bits.wrapping_sub((exponent as u32) << 23));
     let t = f64::from(mantissa) * inverse - 1.0;
     let t2 = t * t;
     let log2 = (LOG[0] * t + LOG[1]) * (t2 * t2)
@@ -730,7 +755,7 @@ mod tests {
         assert_eq!(CsfMode::from_number(4), None);
     }
 
-    /// Compares with results of glibc's powf; the last four are not the correctly rounded powers.
+    /// Compares with results of glibc's powf; the last four before those at the ends of the range are not the correctly rounded powers.
     #[test]
     fn root_has_the_bits_of_powf() {
         let known = [
@@ -746,6 +771,12 @@ mod tests {
             (0x4c228713, 0x43aea1ff),
             (0x5383d71f, 0x4622ddee),
             (0x5702deb8, 0x474cb1df),
+            (0x00000001, 0x26a1450d),
+            (0x00002345, 0x28d1e252),
+            (0x007fffff, 0x2a7ffff1),
+            (0x00800000, 0x2a7ffff1),
+            (0x7f7fffff, 0x54cb3001),
+            (0x7f800000, 0x7f800000),
         ];
         for (x, y) in known {
             assert_eq!(root(f32::from_bits(x)).to_bits(), y, "{x:#x}");

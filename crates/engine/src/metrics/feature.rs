@@ -180,7 +180,7 @@ mod tests {
 
     #[test]
     fn unknown_features_and_bad_options_are_refused() {
-        for name in ["Cambi_feature_banding_score", "VMAF_feature_adm2_score", "VMAF_integer_feature_", ""] {
+        for name in ["Cambi_feature_banding_score", "VMAF_feature_adm4_score", "VMAF_integer_feature_", ""] {
             let error = Feature::resolve(name, []).unwrap_err();
             assert_eq!(error, FeatureError::Unsupported(name.to_string()));
         }

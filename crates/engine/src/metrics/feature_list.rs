@@ -55,8 +55,7 @@ pub enum Problem {
 }
 
 /// libvmaf's extractors that are not implemented here, with the one to use instead.
-const MISSING: [(&str, Option<&str>); 7] = [
-    ("float_adm", Some("adm")),
+const MISSING: [(&str, Option<&str>); 6] = [
     ("float_ansnr", None),
     ("float_moment", None),
     ("float_motion", Some("motion")),

@@ -15,6 +15,7 @@ mod extractor;
 pub mod feature;
 pub mod feature_list;
 pub(crate) mod fixed;
+pub(crate) mod float_adm;
 mod metric;
 pub(crate) mod motion;
 pub(crate) mod options;

@@ -4,7 +4,9 @@
 
 use super::extractor::Extractor;
 use super::metric::Metric;
-use super::{adm, cambi, ciede, cvvdp, damage, motion, psnr, psnr_hvs, speed, ssim, ssimulacra2, vif, xpsnr};
+use super::{
+    adm, cambi, ciede, cvvdp, damage, float_adm, motion, psnr, psnr_hvs, speed, ssim, ssimulacra2, vif, xpsnr,
+};
 
 /// An entry of the list of metrics.
 #[derive(Clone, Copy)]
@@ -24,6 +26,7 @@ pub const METRICS: &[Registration] = &[
     Registration::of::<vif::Vif>(&[Extractor::of::<vif::VifOptions>]),
     Registration::of::<damage::Damage>(&[]),
     Registration::of::<adm::Adm>(&[Extractor::of::<adm::AdmOptions>]),
+    Registration::of::<float_adm::FloatAdm>(&[Extractor::of::<float_adm::FloatAdmOptions>]),
     Registration::of::<motion::Motion>(&[Extractor::of::<motion::MotionOptions>]),
     Registration::of::<psnr::Psnr>(&[Extractor::of::<psnr::PsnrOptions>]),
     Registration::of::<xpsnr::Xpsnr>(&[Extractor::of::<xpsnr::XpsnrOptions>]),

@@ -148,6 +148,12 @@ pub fn frames_that_a_metric_is_not_defined_for_are_refused() {
             Geometry { width: 10, ..plain },
             "the SSIM metric needs frames of at least 11x11",
         ),
+        (
+            "adm2",
+            &[],
+            Geometry { height: 16, ..plain },
+            "the float ADM metric needs frames of at least 17x17",
+        ),
         ("psnr_hvs", &[], Geometry { chroma: None, ..plain }, "the PSNR-HVS metric needs chroma"),
         ("ciede2000", &[], Geometry { chroma: None, ..plain }, "the CIEDE2000 metric needs chroma"),
         ("psnr_hvs", &[], Geometry { width: 15, chroma: Some((7, 150)), ..plain }, "at least 16x16"),

@@ -9,6 +9,7 @@ mod clip;
 mod cvvdp;
 mod device;
 mod features;
+mod float_adm;
 mod gpu;
 mod heat;
 #[path = "../../../../tests/swhip/process.rs"]
@@ -30,6 +31,7 @@ const FEATURES: &[Function] = functions![
     cvvdp::of_rgb_is_that_of_its_definition,
     cvvdp::of_parts_is_that_of_the_whole,
     cvvdp::of_still_pictures_is_their_jod,
+    float_adm::is_that_of_libvmaf,
     xpsnr::is_that_of_its_specification,
     xpsnr::of_parts_is_that_of_the_whole,
     ssimulacra2::is_that_of_its_specification,
@@ -58,6 +60,7 @@ const SUMS: &[Function] = functions![
     sums::groups_end_for_all_who_wait,
     sums::banding_equals_the_processors,
     sums::similarity_equals_the_processors,
+    sums::float_adm_equals_the_processors,
     sums::cvvdp_equals_the_processors,
     sums::cvvdp_of_rgb_equals_the_processors,
     sums::xpsnr_equals_the_processors,

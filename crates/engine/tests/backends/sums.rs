@@ -527,6 +527,24 @@ pub fn similarity_equals_the_processors() {
     }
 }
 
+/// All options of float ADM that the kernels know, from the smallest frames on.
+pub fn float_adm_equals_the_processors() {
+    let list =
+        "float_adm;float_adm=adm_enhn_gain_limit=1.2:adm_csf_mode=2;float_adm=adm_bypass_cm=1:adm_f1s0=2";
+    let extractors = feature_list::parse(list, &[]).unwrap();
+    for (i, (width, height)) in [(17, 17), (34, 65), (131, 75), (300, 171)].into_iter().enumerate() {
+        for (j, bits) in [8, 10, 12, 16].into_iter().enumerate() {
+            let features = |extractor: &Extractor| extractor.features((i + j) % 3 != 0);
+            let features: Vec<_> = extractors.iter().flat_map(features).collect();
+            let work = Plan::new(vec![], &features, ScoreOptions::default()).unwrap().work;
+            let kind = [0, 1, 2, 3, 4, 5][(4 * i + j) % 6];
+            let [reference, distorted] = [false, true].map(|d| Clip::new(kind, d, width, height, bits, 3));
+            let other = Clip::new((kind + 1) % 6, true, width, height, bits, 3);
+            check_clips(&work, kind, &reference, &[(distorted, None), (other, None)]);
+        }
+    }
+}
+
 /// Returns the work of ColorVideoVDP with these options, for frames of this rate.
 fn cvvdp(options: &str, rate: u32, geometry: Geometry, heat: bool) -> Work {
     let rate = FrameRate::new(rate, 1);

@@ -14,6 +14,7 @@ pub(crate) mod ciede;
 pub(crate) mod cvvdp;
 pub(crate) mod damage;
 mod filter;
+pub(crate) mod float_adm;
 mod import;
 mod log2;
 mod luma;
@@ -42,6 +43,7 @@ static METRICS: [Registration; metrics::METRICS.len()] = [
     Registration::of::<vif::Vif>(),
     Registration::of::<damage::Damage>(),
     Registration::of::<adm::Adm>(),
+    Registration::of::<float_adm::FloatAdm>(),
     Registration::of::<ssimulacra2::Ssimulacra2>(),
     Registration::of::<cambi::Cambi>(),
     Registration::of::<ssim::Ssim>(),

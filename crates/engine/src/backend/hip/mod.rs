@@ -14,8 +14,10 @@ mod completion;
 mod cvvdp;
 mod damage;
 mod fetch;
+mod float_adm;
 mod frame;
 mod images;
+mod inverse;
 mod metric;
 mod motion;
 mod pictures;
@@ -46,6 +48,7 @@ static METRICS: [Registration; metrics::METRICS.len()] = [
     Registration::of::<vif::Vif>(),
     Registration::of::<damage::Damage>(),
     Registration::of::<adm::Adm>(),
+    Registration::of::<float_adm::FloatAdm>(),
     Registration::of::<motion::Motion>(),
     Registration::of::<psnr::Psnr>(),
     Registration::of::<xpsnr::Xpsnr>(),

@@ -189,9 +189,18 @@ impl<const VNNI: bool> Lanes for Avx2<VNNI> {
     #[inline(always)] unsafe fn fma_f32(a: F, b: F, c: F) -> F { _mm256_fmadd_ps(a, b, c) }
     #[inline(always)] unsafe fn div_f32(a: F, b: F) -> F { _mm256_div_ps(a, b) }
     #[inline(always)] unsafe fn sqrt_f32(a: F) -> F { _mm256_sqrt_ps(a) }
+    #[inline(always)] unsafe fn estimate_inverse(a: F) -> F { _mm256_rcp_ps(a) }
+    #[inline(always)] unsafe fn min_f32(a: F, b: F) -> F { _mm256_min_ps(a, b) }
     #[inline(always)] unsafe fn max_f32(a: F, b: F) -> F { _mm256_max_ps(a, b) }
+    #[inline(always)] unsafe fn abs_f32(a: F) -> F { _mm256_andnot_ps(_mm256_set1_ps(-0.0), a) }
     #[inline(always)] unsafe fn gt_f32(a: F, b: F) -> I { _mm256_castps_si256(_mm256_cmp_ps::<_CMP_GT_OQ>(a, b)) }
+    #[inline(always)] unsafe fn ge_f32(a: F, b: F) -> I { _mm256_castps_si256(_mm256_cmp_ps::<_CMP_GE_OQ>(a, b)) }
     #[inline(always)] unsafe fn keep_f32(m: I, a: F) -> F { _mm256_and_ps(_mm256_castsi256_ps(m), a) }
+    #[inline(always)] unsafe fn select_f32(m: I, a: F, b: F) -> F { _mm256_blendv_ps(b, a, _mm256_castsi256_ps(m)) }
+    #[inline(always)] unsafe fn widen_f32(a: F) -> D {
+        [_mm256_cvtps_pd(_mm256_castps256_ps128(a)), _mm256_cvtps_pd(_mm256_extractf128_ps::<1>(a))]
+    }
+    #[inline(always)] unsafe fn narrow_f64(a: D) -> F { _mm256_set_m128(_mm256_cvtpd_ps(a[1]), _mm256_cvtpd_ps(a[0])) }
 
     #[inline(always)] unsafe fn splat_f64(x: f64) -> D { [_mm256_set1_pd(x); 2] }
     #[inline(always)] unsafe fn load_f64(p: *const f64) -> D { [_mm256_loadu_pd(p), _mm256_loadu_pd(p.add(4))] }

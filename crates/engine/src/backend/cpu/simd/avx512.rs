@@ -181,9 +181,24 @@ impl<const VNNI: bool> Lanes for Avx512<VNNI> {
     #[inline(always)] unsafe fn fma_f32(a: F, b: F, c: F) -> F { _mm512_fmadd_ps(a, b, c) }
     #[inline(always)] unsafe fn div_f32(a: F, b: F) -> F { _mm512_div_ps(a, b) }
     #[inline(always)] unsafe fn sqrt_f32(a: F) -> F { _mm512_sqrt_ps(a) }
+    // The instruction of this width has another estimate.
+    #[inline(always)] unsafe fn estimate_inverse(a: F) -> F {
+        let low = _mm512_castps256_ps512(_mm256_rcp_ps(_mm512_castps512_ps256(a)));
+        _mm512_insertf32x8::<1>(low, _mm256_rcp_ps(_mm512_extractf32x8_ps::<1>(a)))
+    }
+    #[inline(always)] unsafe fn min_f32(a: F, b: F) -> F { _mm512_min_ps(a, b) }
     #[inline(always)] unsafe fn max_f32(a: F, b: F) -> F { _mm512_max_ps(a, b) }
+    #[inline(always)] unsafe fn abs_f32(a: F) -> F { _mm512_abs_ps(a) }
     #[inline(always)] unsafe fn gt_f32(a: F, b: F) -> M { _mm512_cmp_ps_mask::<_CMP_GT_OQ>(a, b) }
+    #[inline(always)] unsafe fn ge_f32(a: F, b: F) -> M { _mm512_cmp_ps_mask::<_CMP_GE_OQ>(a, b) }
     #[inline(always)] unsafe fn keep_f32(m: M, a: F) -> F { _mm512_maskz_mov_ps(m, a) }
+    #[inline(always)] unsafe fn select_f32(m: M, a: F, b: F) -> F { _mm512_mask_blend_ps(m, b, a) }
+    #[inline(always)] unsafe fn widen_f32(a: F) -> D {
+        [_mm512_cvtps_pd(_mm512_castps512_ps256(a)), _mm512_cvtps_pd(_mm512_extractf32x8_ps::<1>(a))]
+    }
+    #[inline(always)] unsafe fn narrow_f64(a: D) -> F {
+        _mm512_insertf32x8::<1>(_mm512_castps256_ps512(_mm512_cvtpd_ps(a[0])), _mm512_cvtpd_ps(a[1]))
+    }
 
     #[inline(always)] unsafe fn splat_f64(x: f64) -> D { [_mm512_set1_pd(x); 2] }
     #[inline(always)] unsafe fn load_f64(p: *const f64) -> D { [_mm512_loadu_pd(p), _mm512_loadu_pd(p.add(8))] }

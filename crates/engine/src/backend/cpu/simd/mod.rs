@@ -192,6 +192,14 @@ macro_rules! each {
 }
 pub(crate) use each;
 
+/// Estimates `1 / x` by the instruction `rcpss`, with 12 bits. Processors differ in the estimate.
+#[cfg(target_arch = "x86_64")]
+pub(crate) fn estimate_inverse(x: f32) -> f32 {
+    use std::arch::x86_64::{_mm_cvtss_f32, _mm_rcp_ss, _mm_set_ss};
+    // SAFETY: every x86-64 CPU has SSE.
+    unsafe { _mm_cvtss_f32(_mm_rcp_ss(_mm_set_ss(x))) }
+}
+
 /// One instruction set: registers and the operations on them.
 ///
 /// # Safety
@@ -378,12 +386,26 @@ pub(crate) trait Lanes: Copy + 'static {
     unsafe fn fma_f32(a: Self::F, b: Self::F, c: Self::F) -> Self::F;
     unsafe fn div_f32(a: Self::F, b: Self::F) -> Self::F;
     unsafe fn sqrt_f32(a: Self::F) -> Self::F;
+    /// Estimates `1 / a` as the instruction `rcpss` does ([`estimate_inverse`]).
+    #[cfg(target_arch = "x86_64")]
+    unsafe fn estimate_inverse(a: Self::F) -> Self::F;
+    /// Returns `a < b ? a : b`.
+    unsafe fn min_f32(a: Self::F, b: Self::F) -> Self::F;
     /// Returns `a > b ? a : b`.
     unsafe fn max_f32(a: Self::F, b: Self::F) -> Self::F;
+    unsafe fn abs_f32(a: Self::F) -> Self::F;
     /// Compares `a > b`.
     unsafe fn gt_f32(a: Self::F, b: Self::F) -> Self::M;
+    /// Compares `a >= b`.
+    unsafe fn ge_f32(a: Self::F, b: Self::F) -> Self::M;
     /// Returns `m ? a : 0`.
     unsafe fn keep_f32(m: Self::M, a: Self::F) -> Self::F;
+    /// Returns `m ? a : b`.
+    unsafe fn select_f32(m: Self::M, a: Self::F, b: Self::F) -> Self::F;
+    /// Converts singles to doubles, in an order that [`Lanes::narrow_f64`] undoes.
+    unsafe fn widen_f32(a: Self::F) -> Self::D;
+    /// Rounds doubles from [`Lanes::widen_f32`], or computed lane by lane from such, to singles.
+    unsafe fn narrow_f64(a: Self::D) -> Self::F;
 
     unsafe fn splat_f64(x: f64) -> Self::D;
     /// Reads `N` doubles, in an order that [`Lanes::store_f64`] undoes.
@@ -445,6 +467,36 @@ mod tests {
             dispatch!(vnni fn run[](x: &[i32; 16], y: &[i32; 16]) -> [i32; 16] = algorithm[]);
             run($level, $x, $y)
         }};
+    }
+
+    /// The vector instructions give the estimate of `rcpss` for each of the 2^23 fractions.
+    #[cfg(target_arch = "x86_64")]
+    #[test]
+    fn vectors_estimate_inverses_as_single_numbers_do() {
+        /// # Safety
+        ///
+        /// The CPU must have the instructions of the lanes, which `dispatch!` sees to.
+        #[inline(always)]
+        unsafe fn algorithm<V: Lanes>(first: u32, out: &mut [f32; 16]) {
+            let numbers: [f32; 16] = std::array::from_fn(|i| f32::from_bits(first + i as u32));
+            for i in (0..16).step_by(V::N) {
+                // SAFETY: 16 numbers hold a whole number of vectors.
+                unsafe {
+                    let estimate = V::estimate_inverse(V::load_f32(numbers[i..].as_ptr()));
+                    V::store_f32(out[i..].as_mut_ptr(), estimate);
+                }
+            }
+        }
+        dispatch!(fn estimate[](first: u32, out: &mut [f32; 16]) -> () = algorithm[]);
+        let ends = [0, 1, 0x00ff_ff00, 0x7e7f_fff0, 0x7eff_fff0, 0x7f7f_fff0, 0x8000_0000, 0xff7f_fff0];
+        let all = (0x3f80_0000..0x4000_0000u32).step_by(16).chain(ends);
+        for (level, first) in all.flat_map(|first| Level::available().map(move |level| (level, first))) {
+            let mut found = [0.0; 16];
+            estimate(level, first, &mut found);
+            let expected: [f32; 16] =
+                std::array::from_fn(|i| estimate_inverse(f32::from_bits(first + i as u32)));
+            assert_eq!(found.map(f32::to_bits), expected.map(f32::to_bits), "{level:?} {first:#x}");
+        }
     }
 
     fn each(x: &[i32; 16], y: &[i32; 16], f: impl Fn(i32, i32) -> i32) -> [i32; 16] {

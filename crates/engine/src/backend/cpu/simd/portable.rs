@@ -224,9 +224,22 @@ impl Lanes for Portable {
     #[inline(always)] unsafe fn fma_f32(a: F, b: F, c: F) -> F { lanes!(i => a[i].mul_add(b[i], c[i])) }
     #[inline(always)] unsafe fn div_f32(a: F, b: F) -> F { lanes!(i => a[i] / b[i]) }
     #[inline(always)] unsafe fn sqrt_f32(a: F) -> F { lanes!(i => a[i].sqrt()) }
+    #[cfg(target_arch = "x86_64")]
+    #[inline(always)] unsafe fn estimate_inverse(a: F) -> F {
+        use std::arch::x86_64::{_mm_loadu_ps, _mm_rcp_ps, _mm_storeu_ps};
+        let mut estimate = a;
+        _mm_storeu_ps(estimate.as_mut_ptr(), _mm_rcp_ps(_mm_loadu_ps(a.as_ptr())));
+        estimate
+    }
+    #[inline(always)] unsafe fn min_f32(a: F, b: F) -> F { lanes!(i => if a[i] < b[i] { a[i] } else { b[i] }) }
     #[inline(always)] unsafe fn max_f32(a: F, b: F) -> F { lanes!(i => if a[i] > b[i] { a[i] } else { b[i] }) }
     #[inline(always)] unsafe fn gt_f32(a: F, b: F) -> I { lanes!(i => mask(a[i] > b[i])) }
+    #[inline(always)] unsafe fn abs_f32(a: F) -> F { lanes!(i => a[i].abs()) }
+    #[inline(always)] unsafe fn ge_f32(a: F, b: F) -> I { lanes!(i => mask(a[i] >= b[i])) }
     #[inline(always)] unsafe fn keep_f32(m: I, a: F) -> F { lanes!(i => f32::from_bits(a[i].to_bits() & m[i] as u32)) }
+    #[inline(always)] unsafe fn select_f32(m: I, a: F, b: F) -> F { lanes!(i => if m[i] != 0 { a[i] } else { b[i] }) }
+    #[inline(always)] unsafe fn widen_f32(a: F) -> D { lanes!(i => f64::from(a[i])) }
+    #[inline(always)] unsafe fn narrow_f64(a: D) -> F { lanes!(i => a[i] as f32) }
 
     #[inline(always)] unsafe fn splat_f64(x: f64) -> D { [x; N] }
     #[inline(always)] unsafe fn load_f64(p: *const f64) -> D { p.cast::<D>().read_unaligned() }
