@@ -4,7 +4,7 @@
 //! correction of running times by what was found (`align=auto`).
 
 use gst::ClockTime;
-use watch::align::{Aligner, Estimate};
+use watch::align::{Aligner, Estimate, UNRELATED};
 use watch::thumbnail::Thumbnail;
 
 use super::cadence::alike;
@@ -43,6 +43,8 @@ pub struct Alignment {
     /// Nanoseconds by which `align=auto` moves the frames.
     correction: i64,
     search: Search,
+    /// The event that the pictures are of another programme is raised.
+    is_other: bool,
 }
 
 impl Alignment {
@@ -149,6 +151,32 @@ impl Alignment {
             ..EventMessage::default()
         };
         Found { event, wrong_since }
+    }
+
+    /// Returns the event that the pictures are of another programme, or are not any more.
+    pub fn programme(&mut self, at: ClockTime) -> Option<EventMessage> {
+        let unrelated = self.aligner.as_ref().and_then(Aligner::unrelated);
+        let decided = self.aligner.as_ref().is_none_or(Aligner::knows_kinship);
+        if !decided || unrelated.is_some() == std::mem::replace(&mut self.is_other, unrelated.is_some()) {
+            return None;
+        }
+        let frames = self.aligned.0;
+        Some(EventMessage {
+            event: Event::OtherProgramme,
+            state: if unrelated.is_some() { EventState::Raised } else { EventState::Cleared },
+            running_time: Some(at),
+            value: unrelated,
+            threshold: unrelated.and(Some(UNRELATED.into())),
+            reason: unrelated.map(|_| {
+                format!("the pictures match those of the reference at no offset of up to {frames} frames")
+            }),
+            ..EventMessage::default()
+        })
+    }
+
+    /// Returns true if the pictures are of another programme.
+    pub fn is_other_programme(&self) -> bool {
+        self.is_other
     }
 
     /// Returns the offset that was found, and how sure it is.

@@ -531,6 +531,8 @@ impl State {
         actions: &mut Actions,
     ) {
         let rendition = &mut self.streams.renditions[i];
+        let programme = rendition.alignment.programme(at);
+        actions.extend(programme.map(|event| Action::Post(rendition.event(event))));
         let Some((_, thumbnail)) = seen.distorted.iter().find(|(number, _)| *number == rendition.number)
         else {
             return;

@@ -146,6 +146,7 @@ fn pad_figures(rendition: &Rendition, figures: &Figures) -> prometheus::Pad {
             .alarms()
             .into_iter()
             .chain([(Event::Failed, rendition.is_failed())])
+            .chain([(Event::OtherProgramme, rendition.alignment.is_other_programme())])
             .chain([(Event::Stalled, rendition.input.quiet.is_stalled())])
             .map(|(event, raised)| (event.name(), raised))
             .collect(),

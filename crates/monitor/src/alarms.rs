@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 
 use super::audio;
+use super::pipeline::DELAY;
 use super::state::{Entry, State, wall_clock};
 
 /// Kind of alarm: a source has failed.
@@ -18,8 +19,18 @@ pub const SOURCE: &str = "source";
 /// Kind of alarm, and label: the whole channel has failed.
 pub const CHANNEL: &str = "channel";
 /// Kinds of alarms that follow from a failed source.
-const FOLLOWING: [&str; 8] =
-    ["alarm", "freeze", "black", "dropout", "stalled", audio::MISSING, audio::SILENCE, audio::LOUDNESS];
+const FOLLOWING: [&str; 10] = [
+    "alarm",
+    "freeze",
+    "black",
+    "dropout",
+    "stalled",
+    "other-programme",
+    DELAY,
+    audio::MISSING,
+    audio::SILENCE,
+    audio::LOUDNESS,
+];
 /// Time for which a drop-out is held back, after which a dead sender shows.
 const DROPOUT_HOLD: Duration = Duration::from_secs(1);
 /// Time beyond that for a silent source to fail, after which alarms are held back no longer.

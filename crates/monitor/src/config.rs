@@ -10,6 +10,7 @@ use std::time::Duration;
 use engine::model::Model;
 use gst::ClockTime;
 use gst::prelude::*;
+use gsthipvmaf::Align;
 use serde::Deserialize;
 
 use super::settings::{Channel, Seconds, Settings};
@@ -115,6 +116,11 @@ impl Channel {
         {
             return Err(format!("alarm-clear ({clear}) is below alarm-low ({low})"));
         }
+        if self.alarm_delay.is_some() && self.align.0 == Align::Off {
+            return Err(
+                "alarm-delay needs align = \"detect\" or \"auto\", by which the delay is measured".into()
+            );
+        }
         if !(-70.0..=0.0).contains(&self.audio_silence) {
             return Err(format!("audio-silence ({}) is not between -70 and 0 LUFS", self.audio_silence));
         }
@@ -166,6 +172,7 @@ impl Channel {
             alarm_share: other.alarm_share,
             freeze: other.freeze,
             black: other.black,
+            alarm_delay: other.alarm_delay,
             audio_hold: other.audio_hold,
             audio_silence: other.audio_silence,
             audio_difference: other.audio_difference,
@@ -226,8 +233,6 @@ impl Channel {
 
 #[cfg(test)]
 mod tests {
-    use gsthipvmaf::Align;
-
     use super::*;
 
     fn channels(text: &str) -> Result<Vec<Channel>, String> {
@@ -288,6 +293,8 @@ mod tests {
             (channel("set = [\"subsample=all\"]"), "all is not a value for subsample"),
             (channel("webhook = \"ftp://u:hunter2@h\""), "line 5: a webhook is"),
             (channel("webhook-events = [\"all\"]"), "all is no kind of event"),
+            (channel("alarm-delay = 1"), "alarm-delay needs align"),
+            (channel("align-range = 251"), "251 is not between 1 and 250"),
             (channel("audio-silence = 3"), "audio-silence (3) is not between"),
             (channel("audio-difference = -1"), "audio-difference (-1) is not between"),
             (channel("maintenance = [\"Sun\"]"), "is no maintenance window"),

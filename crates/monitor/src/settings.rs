@@ -8,6 +8,7 @@ use std::time::Duration;
 use gsthipvmaf::{Align, Backend};
 use score::property::Nick;
 use serde::Deserialize;
+use watch::align::MAX_RANGE;
 
 use super::mutes::Maintenance;
 use super::source::{Named, Source};
@@ -130,6 +131,12 @@ options! {
     /// Find an offset between the videos [default: off]
     #[arg(long)]
     align: Nick<Align> = Nick(Align::Off),
+    /// Largest offset that is looked for, in frames [default: 25]
+    #[arg(long, value_name = "FRAMES")]
+    align_range: Frames = Frames(25),
+    /// Raise an alarm when the offset that was found is larger, to either side
+    #[arg(long, value_name = "SECONDS")]
+    alarm_delay: Seconds,
     /// Wait this long for renditions that are later than their sources report [default: 200]
     #[arg(long, value_name = "MS")]
     wait: u32 = 200,
@@ -186,6 +193,32 @@ impl FromStr for Seconds {
         text.parse()
             .map_err(|_| format!("{text} is not a number of seconds"))
             .and_then(|seconds: f64| seconds.try_into())
+    }
+}
+
+/// A number of frames that offsets can be looked for in.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[serde(try_from = "u32")]
+pub struct Frames(pub u32);
+
+impl TryFrom<u32> for Frames {
+    type Error = String;
+
+    fn try_from(frames: u32) -> Result<Self, String> {
+        match (1..=MAX_RANGE).contains(&frames) {
+            true => Ok(Self(frames)),
+            false => Err(format!("{frames} is not between 1 and {MAX_RANGE} frames")),
+        }
+    }
+}
+
+impl FromStr for Frames {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        text.parse()
+            .map_err(|_| format!("{text} is not a number of frames"))
+            .and_then(|frames: u32| frames.try_into())
     }
 }
 
@@ -252,7 +285,7 @@ impl FromStr for Webhook {
 pub struct EventKind(pub String);
 
 /// Kinds of events: those of the element, and those of the monitor.
-const KINDS: [&str; 20] = [
+const KINDS: [&str; 22] = [
     "alarm",
     "freeze",
     "black",
@@ -260,6 +293,8 @@ const KINDS: [&str; 20] = [
     "unpaired",
     "alignment",
     "mispaired",
+    "other-programme",
+    "delay",
     "overload",
     "downstream-blocked",
     "stalled",

@@ -171,14 +171,17 @@ pub struct Point {
 pub enum Curve {
     /// Short-term loudness in LUFS.
     Loudness,
+    /// Delay of the video in seconds.
+    Delay,
 }
 
 impl Curve {
-    pub const ALL: [Self; 1] = [Self::Loudness];
+    pub const ALL: [Self; 2] = [Self::Loudness, Self::Delay];
 
     pub fn name(self) -> &'static str {
         match self {
             Self::Loudness => "loudness",
+            Self::Delay => "delay",
         }
     }
 }
@@ -360,9 +363,6 @@ impl State {
             }
             EventState::Info => {}
         }
-        if event.event == Event::Alignment {
-            stream.offset = event.offset.map(|offset| offset as f64 / 1e9);
-        }
         let (label, kind, text) = (stream.label.clone(), event.event.name(), describe(event));
         match event.state {
             EventState::Raised => self.raise(&label, kind, text, still),
@@ -439,6 +439,7 @@ impl State {
 fn describe(event: &EventMessage) -> String {
     let seconds = |time: Option<ClockTime>| time.unwrap_or_default().mseconds() as f64 / 1e3;
     match (event.event, event.value, event.threshold, event.count) {
+        (Event::OtherProgramme, ..) => event.reason.clone().unwrap_or("the pictures match again".into()),
         (Event::Mispaired, ..) => {
             let length = seconds(event.running_time) - seconds(event.since);
             format!("frames were paired with an old offset for {length:.1} s")

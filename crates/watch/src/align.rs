@@ -9,6 +9,9 @@
 //! has no effect; a damaged frame, which no lag explains, has little; and a misleading frame (a cut, a repetition)
 //! counts at most `MOST`. A lag is accepted if its lead in votes over every other lag is clear, and if it explains
 //! the picture.
+//!
+//! If moving pictures are explained by no lag at all, they are another programme (`Kinship`). Coding hardly changes the
+//! means of large cells, so low quality is explained; black and frozen pictures of either side say nothing.
 
 use std::collections::VecDeque;
 
@@ -45,6 +48,21 @@ const CLEAR: f32 = 0.1;
 /// Confidence at which a lag is accepted. On the clips of docs/alignment.md, no wrong lag comes close to it.
 const SURE: f64 = 0.75;
 
+/// Variance of the cells, in squared 8-bit steps, below which a picture is too plain to be recognised.
+const PLAIN: f32 = 16.0;
+
+/// Mean square change of the cells from frame to frame above which a picture moves.
+const MOVING: f32 = 0.1;
+
+/// Number of moving frames over which the unexplained share is averaged, and that are needed for a first result.
+const KINSHIP_MEMORY: u16 = 32;
+const KINSHIP_ENOUGH: u16 = 64;
+
+/// Unexplained share of the variance at the best lag above which the videos are unrelated, and below which they are
+/// related again.
+pub const UNRELATED: f32 = 0.5;
+const RELATED: f32 = 0.3;
+
 /// Lags examined outside the range on both sides. If the true lag is out of range, the best lag is at the end of the
 /// range and must not be accepted.
 const MARGIN: usize = 2;
@@ -75,6 +93,28 @@ struct Shot {
     energy: f32,
     /// Weight of the frame's vote, from 0 (a repetition) to 1.
     weight: f32,
+    /// It differs from the frame before.
+    moves: bool,
+}
+
+/// Evidence that the videos show the same, at any lag.
+#[derive(Clone, Copy, Debug, Default)]
+struct Kinship {
+    /// Mean unexplained share of the variance at the best lag, over the last moving frames.
+    unexplained: f32,
+    /// Moving frames so far.
+    frames: u16,
+    is_unrelated: bool,
+}
+
+impl Kinship {
+    fn add(&mut self, unexplained: f32) {
+        self.frames = (self.frames + 1).min(KINSHIP_ENOUGH);
+        self.unexplained += (unexplained - self.unexplained) / f32::from(self.frames.min(KINSHIP_MEMORY));
+        if self.frames == KINSHIP_ENOUGH {
+            self.is_unrelated = self.unexplained > if self.is_unrelated { RELATED } else { UNRELATED };
+        }
+    }
 }
 
 /// Evidence about a lag. Older votes decay.
@@ -121,6 +161,7 @@ pub struct Aligner {
     phase: i64,
     /// The latest result.
     claimed: Option<Estimate>,
+    kinship: Kinship,
 }
 
 impl Aligner {
@@ -141,6 +182,7 @@ impl Aligner {
             row: vec![f32::NAN; lags],
             phase: 0,
             claimed: None,
+            kinship: Kinship::default(),
         }
     }
 
@@ -151,7 +193,9 @@ impl Aligner {
         if self.reference.len() == 3 * self.lags.len() / 2 {
             self.reference.pop_front();
         }
-        self.reference.push_back(Shot::new(running_time, thumbnail));
+        let mut shot = Shot::new(running_time, thumbnail);
+        shot.moves = self.reference.back().is_some_and(|last| change(&shot.cells, &last.cells) > MOVING);
+        self.reference.push_back(shot);
         self.vote()
     }
 
@@ -162,7 +206,7 @@ impl Aligner {
             self.distorted.pop_front();
         }
         let mut shot = Shot::new(running_time, thumbnail);
-        shot.weight = self.weight(&shot);
+        shot.weight = self.weight(&mut shot);
         self.previous = Some((running_time, shot.cells.clone()));
         self.distorted.push_back(shot);
         self.vote()
@@ -186,6 +230,16 @@ impl Aligner {
         Some(self.estimated(frames, confidence))
     }
 
+    /// Returns the unexplained share of the pictures, from 0 to 1, if they match those of the reference at no lag.
+    pub fn unrelated(&self) -> Option<f64> {
+        self.kinship.is_unrelated.then(|| self.kinship.unexplained.into())
+    }
+
+    /// Returns true if enough moving pictures were seen since the last start to tell another programme.
+    pub fn knows_kinship(&self) -> bool {
+        self.kinship.frames == KINSHIP_ENOUGH
+    }
+
     /// Returns true if there was a result since the last start.
     pub fn has_found(&self) -> bool {
         self.claimed.is_some()
@@ -201,12 +255,12 @@ impl Aligner {
         Estimate { offset: i64::from(frames) * self.frame + self.phase, frames, confidence, since: None }
     }
 
-    /// Returns the weight of a frame: its change relative to the usual change, since repetitions would vote for a
+    /// Notes if a frame moves, and returns its weight: its change relative to the usual change, since repetitions would vote for a
     /// wrong lag.
-    fn weight(&mut self, shot: &Shot) -> f32 {
+    fn weight(&mut self, shot: &mut Shot) -> f32 {
         let Some((_, previous)) = &self.previous else { return 0.0 };
-        let squares = shot.cells.iter().zip(previous.iter()).map(|(a, b)| (a - b) * (a - b));
-        let change = squares.sum::<f32>() / CELLS as f32;
+        let change = change(&shot.cells, previous);
+        shot.moves = change > MOVING;
         self.usual_change += (change.sqrt() - self.usual_change) / 16.0;
         change / (change + 0.25 * self.usual_change * self.usual_change + NOISE)
     }
@@ -276,14 +330,21 @@ impl Aligner {
     fn compare(&mut self, shot: &Shot) {
         self.row.fill(f32::NAN);
         let end = (self.range + MARGIN) as i64;
+        let (mut compared, mut moving, mut is_plain) = (0, 0, shot.is_plain());
         for reference in &self.reference {
             let lag = (delta(shot, reference) - self.phase + self.frame / 2).div_euclid(self.frame);
             if let Some(row) = usize::try_from(lag + end).ok().and_then(|lag| self.row.get_mut(lag)) {
                 *row = row.min(shot.unexplained(reference));
+                compared += 1;
+                moving += usize::from(reference.moves);
+                is_plain |= reference.is_plain();
             }
         }
         let least = self.row.iter().fold(f32::INFINITY, |least, row| least.min(*row));
         let variance = (shot.energy / CELLS as f32).max(NOISE);
+        if shot.moves && 2 * moving > compared && !is_plain {
+            self.kinship.add((least / variance).min(1.0));
+        }
         let keep = 1.0 - shot.weight / MEMORY;
         let vote = |row: f32| ((row + NOISE) / (least + NOISE)).ln().min(MOST);
         let claimed = self.claimed.and_then(|claimed| self.row.get(self.index(claimed.frames)));
@@ -336,7 +397,11 @@ impl Shot {
         let mean = cells.iter().sum::<f32>() / CELLS as f32;
         cells.iter_mut().for_each(|cell| *cell -= mean);
         let energy = product(&cells, &cells);
-        Self { running_time, cells, energy, weight: 0.0 }
+        Self { running_time, cells, energy, weight: 0.0, moves: false }
+    }
+
+    fn is_plain(&self) -> bool {
+        self.energy < PLAIN * CELLS as f32
     }
 
     /// Returns the mean square of the picture minus the reference at the best fitting contrast.
@@ -354,6 +419,11 @@ fn delta(distorted: &Shot, reference: &Shot) -> i64 {
     // Far beyond any range.
     const FAR: i128 = i64::MAX as i128 / 4;
     delta.clamp(-FAR, FAR) as i64
+}
+
+/// Returns the mean square change of cells.
+fn change(a: &[f32; CELLS], b: &[f32; CELLS]) -> f32 {
+    a.iter().zip(b).map(|(a, b)| (a - b) * (a - b)).sum::<f32>() / CELLS as f32
 }
 
 /// Returns the scalar product of cells, in an order that can be vectorised.
@@ -482,6 +552,41 @@ mod tests {
             let mut aligner = Aligner::new(RANGE, FRAME);
             assert_eq!(run(&mut aligner, 400, reference, distorted), [], "{name}");
             assert!(aligner.guess().is_none_or(|guess| guess.confidence < 0.5), "{name}");
+        }
+    }
+
+    #[test]
+    fn another_programme_is_distinguished_from_damage() {
+        let other = |n: usize| Some(Thumbnail::synthetic(programme(n + 100_000)));
+        let bad = |n: usize| {
+            let picture = programme(n - 3);
+            Some(Thumbnail::synthetic(noisy(move |x, y| 30.0 + 0.4 * picture(x, y), 8.0, n)))
+        };
+        let black = |_: usize| Some(Thumbnail::synthetic(|_, _| 16.0));
+        let frozen = |n: usize| Some(Thumbnail::synthetic(noisy(programme(0), 0.1, n)));
+        type Side<'a> = &'a dyn Fn(usize) -> Option<Thumbnail>;
+        let cases: [(&str, Side, Side, bool); 8] = [
+            ("the same", &programme_at, &programme_at, false),
+            ("another", &programme_at, &other, true),
+            ("low quality", &programme_at, &bad, false),
+            ("black", &programme_at, &black, false),
+            ("frozen", &programme_at, &frozen, false),
+            ("nothing", &programme_at, &|_| None, false),
+            ("black reference", &black, &programme_at, false),
+            ("frozen reference", &frozen, &programme_at, false),
+        ];
+        for (name, reference, distorted, expected) in cases {
+            let mut aligner = Aligner::new(RANGE, FRAME);
+            let late = |n: usize| if n < 3 { None } else { distorted(n) };
+            run(&mut aligner, 200, reference, late);
+            assert_eq!(aligner.unrelated().is_some(), expected, "{name} {:?}", aligner.kinship);
+            // Whatever it was, the right programme is recognised.
+            let time = (2000..2200).map(|n| (n as u64 * FRAME, programme_at(n).unwrap()));
+            for (time, picture) in time {
+                aligner.push_reference(time, &picture);
+                aligner.push_distorted(time, &picture);
+            }
+            assert_eq!(aligner.unrelated(), None, "{name} {:?}", aligner.kinship);
         }
     }
 

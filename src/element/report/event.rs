@@ -42,6 +42,8 @@ named! {
         /// The offset was another one for some time than the one that frames were paired by (`align=auto`): the scores from
         /// `since` to `running-time` are of wrong pairs.
         Mispaired = "mispaired",
+        /// The pictures match those of the reference at no offset that was tried (`align`).
+        OtherProgramme = "other-programme",
         /// Pairs come faster than they can be scored and are left out, or frames are missing while the machine has no computing
         /// time left.
         Overload = "overload",

@@ -6,6 +6,7 @@ mod archive;
 mod bad_days;
 mod common;
 mod crop;
+mod delay;
 mod ends;
 mod errors;
 mod fit;

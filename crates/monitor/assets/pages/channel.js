@@ -131,7 +131,8 @@ function draw(history) {
 }
 
 // Curves beside the scores: title, usual range, and factor to the unit of the title.
-const CURVES = {loudness: {title: "Loudness in LUFS", low: -40, high: -10, factor: 1}};
+const CURVES = {loudness: {title: "Loudness in LUFS", low: -40, high: -10, factor: 1},
+                delay: {title: "Delay in ms", low: -40, high: 40, factor: 1000}};
 let plots = [];
 
 // Draws a chart for each kind of curve, with the colours of the renditions.

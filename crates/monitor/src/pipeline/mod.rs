@@ -3,8 +3,8 @@
 //! The pipeline of a channel: the element, a queue before each pad, and sources that can be replaced.
 
 mod bus;
+mod curves;
 mod incident;
-mod sound;
 
 use std::error::Error;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,8 +15,9 @@ use std::time::{Duration, Instant};
 use gst::prelude::*;
 use gst::{ClockTime, Structure};
 
+use curves::Curves;
+pub use curves::DELAY;
 use incident::Running;
-use sound::Sound;
 
 use crate::alarm_files::AlarmFiles;
 use crate::alarms::SOURCE;
@@ -62,7 +63,7 @@ pub struct Pipeline {
     stills: Option<Stills>,
     incidents: Option<Incidents>,
     incident: Option<Running>,
-    sound: Sound,
+    curves: Curves,
     /// Length of an incident before and after its alarms.
     length: Duration,
 }
@@ -97,6 +98,7 @@ impl Pipeline {
             let pad = pad.ok_or("the element has no pad for this rendition")?;
             pad.set_property("label", &named.label);
             pad.set_property("align", channel.align.0);
+            pad.set_property("align-range", channel.align_range.0);
             let buffer = holding_queue()?;
             pipeline.add(&buffer)?;
             buffer.static_pad("src").ok_or("queue has no source pad")?.link(&pad)?;
@@ -130,7 +132,7 @@ impl Pipeline {
             stills,
             incidents,
             incident: None,
-            sound: Sound::new(channel),
+            curves: Curves::new(channel),
             length: channel.incident_length(),
         })
     }
@@ -144,7 +146,7 @@ impl Pipeline {
                 pad.set_property("label", &named.label);
             }
         }
-        self.sound.adapt(channel);
+        self.curves.adapt(channel);
         let labels = channel.renditions.iter().map(|named| Some(&named.label));
         for (branch, label) in self.branches.iter_mut().zip(std::iter::once(None).chain(labels)) {
             branch.adapt(channel, label);
@@ -216,7 +218,7 @@ impl Pipeline {
             }
         }
         self.note();
-        self.listen();
+        self.watch_curves();
         None
     }
 
@@ -310,6 +312,7 @@ impl Pipeline {
                 (pad.property::<Option<Structure>>("stats"), state.stream(&pad.name()))
             {
                 stream.counts = counts(&stats);
+                stream.offset = stats.get::<i64>("offset").ok().map(|offset| offset as f64 / 1e9);
             }
         }
         state.settle(Instant::now());
