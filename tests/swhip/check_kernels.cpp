@@ -22,6 +22,7 @@ namespace {
 #include "../../kernels/cvvdp.hip"
 #include "../../kernels/damage.hip"
 #include "../../kernels/float_adm.hip"
+#include "../../kernels/float_vif.hip"
 #include "../../kernels/frame.hip"
 #include "../../kernels/motion.h"
 #include "../../kernels/psnr.hip"
@@ -464,6 +465,42 @@ void run_ssimulacra2(Run &run, const Frame<T> &frame) {
   }
 }
 
+// Rows of two steps, with and without the sums of scale 0, and with quotients by the noise.
+template <class T>
+void run_float_vif(Run &run, const Frame<T> &frame) {
+  const Array<float> planes(std::vector<float>(2 * WIDTH * HEIGHT, 0)), rows(std::vector<float>(4 * HEIGHT, 0));
+  for (const unsigned pictures : {2u, 1u}) {
+    FloatVifStrips strips{};
+    FloatVifHeights heights{};
+    strips.gain_limit = 100, strips.flat_factor = 4.0f / 65025, strips.noise_limit = 2;
+    strips.inverse = pictures == 2 ? 0.5f : 0.0f, strips.noise = 2;
+    float *plane = planes.data(), *row = rows.data();
+    unsigned blocks = 0;
+    for (int scale = 0; scale < FLOAT_VIF_SCALES; scale++) {
+      const int width = WIDTH >> scale, height = HEIGHT >> scale, taps = (16 >> scale) + 1;
+      for (int k = 0; k < taps; k++) strips.taps[scale][k] = 1.0f / (float)taps;
+      FloatVifScale &at = strips.scales[scale];
+      if (scale > 0) {
+        const FloatVifScale &above = strips.scales[scale - 1];
+        at.planes = {plane, plane + width * height, (uint32_t)width};
+        FloatVifHalving halving{above.planes, {plane, plane + width * height, (uint32_t)width}, above.width,
+                                HEIGHT >> (scale - 1), {}, 0};
+        memcpy(halving.taps, strips.taps[scale], sizeof halving.taps);
+        plane += 2 * width * height;
+        const Shape shape{pictures * tiles(width, FLOAT_VIF_SMALL_COLUMNS), tiles(height, FLOAT_VIF_SMALL_ROWS),
+                          FLOAT_VIF_THREADS};
+        if (scale == 1) run.one(kernel_name<T>("float_vif_halve"), shape, frame.data(), frame.bits, halving);
+        else run.one(scale == 2 ? "float_vif_quarter" : "float_vif_eighth", shape, halving);
+      }
+      at.rows = row, at.width = width, at.height = heights.of[scale] = scale == 0 && pictures == 1 ? 0 : height;
+      strips.first[scale] = blocks;
+      row += 2 * at.height, blocks += tiles(at.height, FLOAT_VIF_ROWS);
+    }
+    run.one(kernel_name<T>("float_vif_strips"), {blocks, 1, FLOAT_VIF_THREADS}, frame.data(), frame.bits, strips);
+    run.sums("float_vif_sums", {FLOAT_VIF_SCALES, 1, FLOAT_VIF_THREADS}, FLOAT_VIF_SCALES, (const float *)rows.data(), heights);
+  }
+}
+
 // Bands with and without the taps of masking; two pairs that share the reference's planes. The constants are only
 // plausible.
 template <class T>
@@ -760,6 +797,7 @@ void run_all(Run &run) {
   run_float_adm(run, frame);
   run_ciede(run, frame);
   run_ssimulacra2(run, frame);
+  run_float_vif(run, frame);
   run_cvvdp(run, frame);
   run_scale(run, frame);
   for (const unsigned tiles_of_block : {1u, 2u})

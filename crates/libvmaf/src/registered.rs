@@ -14,7 +14,7 @@ use crate::number::leading;
 use crate::picture::{Format, Pixels};
 
 /// Extractors with the option `debug`, which asks for the fractions behind their scores.
-const WITH_FRACTIONS: [&str; 4] = ["adm", "float_adm", "vif", "motion"];
+const WITH_FRACTIONS: [&str; 5] = ["adm", "float_adm", "vif", "float_vif", "motion"];
 
 /// An extractor with options.
 #[derive(Clone)]
@@ -179,7 +179,7 @@ impl Registered {
         match self.name() {
             "psnr" if odd => return Some(Refusal::Picture(Errno::INVALID)),
             // libvmaf takes each byte for a sample then.
-            "float_adm" | "float_ssim" | "float_ms_ssim" | "speed_chroma" if odd => {
+            "float_adm" | "float_ssim" | "float_ms_ssim" | "float_vif" | "speed_chroma" if odd => {
                 return Some(Refusal::Picture(Errno::INVALID));
             }
             "ciede" if odd && format.pixels == Pixels::Yuv444 => {
@@ -190,7 +190,9 @@ impl Registered {
         }
         let mut work = Work::default();
         if self.plan(&mut work).is_err() {
-            return Some(Refusal::Picture(Errno::INVALID));
+            // libvmaf's own number for a scale of the kernel that it does not know.
+            let error = if self.name() == "float_vif" { Errno(1) } else { Errno::INVALID };
+            return Some(Refusal::Picture(error));
         }
         match work.check(geometry) {
             Ok(()) => None,

@@ -55,12 +55,11 @@ pub enum Problem {
 }
 
 /// libvmaf's extractors that are not implemented here, with the one to use instead.
-const MISSING: [(&str, Option<&str>); 6] = [
+const MISSING: [(&str, Option<&str>); 5] = [
     ("float_ansnr", None),
     ("float_moment", None),
     ("float_motion", Some("motion")),
     ("float_psnr", Some("psnr")),
-    ("float_vif", Some("vif")),
     ("speed_temporal", None),
 ];
 
@@ -154,7 +153,7 @@ mod tests {
             ("psnr;vmaf", format!("`vmaf`: there is no feature `vmaf`; there are {all}")),
             ("=1", format!("`=1`: there is no feature ``; there are {all}")),
             ("PSNR", format!("`PSNR`: there is no feature `PSNR`; there are {all}")),
-            ("float_vif", "`float_vif`: `float_vif` is computed in fixed point only; ask for `vif`".into()),
+            ("float_motion", "`float_motion`: `float_motion` is computed in fixed point only; ask for `motion`".into()),
             ("float_ansnr", format!("`float_ansnr`: `float_ansnr` is not computed here; there are {all}")),
             ("vif=", "`vif=`: `` is not an option with its value, option=value".into()),
             (

@@ -16,6 +16,7 @@ pub mod feature;
 pub mod feature_list;
 pub(crate) mod fixed;
 pub(crate) mod float_adm;
+pub(crate) mod float_vif;
 mod metric;
 pub(crate) mod motion;
 pub(crate) mod options;

@@ -5,7 +5,8 @@
 use super::extractor::Extractor;
 use super::metric::Metric;
 use super::{
-    adm, cambi, ciede, cvvdp, damage, float_adm, motion, psnr, psnr_hvs, speed, ssim, ssimulacra2, vif, xpsnr,
+    adm, cambi, ciede, cvvdp, damage, float_adm, float_vif, motion, psnr, psnr_hvs, speed, ssim, ssimulacra2,
+    vif, xpsnr,
 };
 
 /// An entry of the list of metrics.
@@ -24,6 +25,7 @@ impl Registration {
 /// All metrics, in the order of the logs. Each backend has a list of the same length.
 pub const METRICS: &[Registration] = &[
     Registration::of::<vif::Vif>(&[Extractor::of::<vif::VifOptions>]),
+    Registration::of::<float_vif::FloatVif>(&[Extractor::of::<float_vif::FloatVifOptions>]),
     Registration::of::<damage::Damage>(&[]),
     Registration::of::<adm::Adm>(&[Extractor::of::<adm::AdmOptions>]),
     Registration::of::<float_adm::FloatAdm>(&[Extractor::of::<float_adm::FloatAdmOptions>]),

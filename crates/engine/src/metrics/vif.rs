@@ -215,16 +215,25 @@ impl Source for VifSource {
 
     fn fractions(&self, sums: &FrameSums, _geometry: Geometry) -> Result<Vec<(String, f64)>, OptionsError> {
         let Some(sums) = sums.get::<Vif>().and_then(|sums| sums.get(self.gain)) else { return Ok(vec![]) };
-        let mut scales = sums.map(|scale| scale.fraction());
-        let counted = &scales[usize::from(self.options.skip_scale0)..];
-        let sum = |part: usize| counted.iter().fold(0.0, |sum, scale| sum + f64::from(scale[part]));
-        let all = [sum(0), sum(1)];
-        if self.options.skip_scale0 {
-            scales[0] = [0.0, -1.0];
-        }
-        let score = if all[1] == 0.0 { 1.0 } else { all[0] / all[1] };
-        Ok(fractions("integer_vif", score, all, scales))
+        let scales = sums.map(|scale| scale.fraction());
+        Ok(named_fractions("integer_vif", scales, self.options.skip_scale0))
     }
+}
+
+/// Names the fractions of the scales, and of all that count.
+pub(super) fn named_fractions(
+    name: &str,
+    mut scales: [[f32; 2]; 4],
+    skip_scale0: bool,
+) -> Vec<(String, f64)> {
+    let counted = &scales[usize::from(skip_scale0)..];
+    let sum = |part: usize| counted.iter().fold(0.0, |sum, scale| sum + f64::from(scale[part]));
+    let all = [sum(0), sum(1)];
+    if skip_scale0 {
+        scales[0] = [0.0, -1.0];
+    }
+    let score = if all[1] == 0.0 { 1.0 } else { all[0] / all[1] };
+    fractions(name, score, all, scales)
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ mod cvvdp;
 mod device;
 mod features;
 mod float_adm;
+mod float_vif;
 mod gpu;
 mod heat;
 #[path = "../../../../tests/swhip/process.rs"]
@@ -32,6 +33,9 @@ const FEATURES: &[Function] = functions![
     cvvdp::of_parts_is_that_of_the_whole,
     cvvdp::of_still_pictures_is_their_jod,
     float_adm::is_that_of_libvmaf,
+    float_vif::is_that_of_libvmaf,
+    float_vif::with_rare_options_is_that_of_libvmaf,
+    float_vif::of_frames_below_the_filters_is_refused,
     xpsnr::is_that_of_its_specification,
     xpsnr::of_parts_is_that_of_the_whole,
     ssimulacra2::is_that_of_its_specification,
@@ -64,6 +68,7 @@ const SUMS: &[Function] = functions![
     sums::cvvdp_equals_the_processors,
     sums::cvvdp_of_rgb_equals_the_processors,
     sums::xpsnr_equals_the_processors,
+    sums::float_vif_equals_the_processors,
     ssimulacra2::equals_the_processors,
     sums::copies_of_several_threads_equal_the_processors,
 ];

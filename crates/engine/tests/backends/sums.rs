@@ -621,6 +621,28 @@ pub fn xpsnr_equals_the_processors() {
     check(&work(0), 0, (4099, 577), 8, 3);
 }
 
+/// Returns the work of a list of features.
+fn listed(list: &str) -> Work {
+    let extractors = feature_list::parse(list, &[]).unwrap();
+    let features: Vec<_> = extractors.iter().flat_map(|extractor| extractor.features(true)).collect();
+    Plan::new(vec![], &features, ScoreOptions::default()).unwrap().work
+}
+
+/// All kinds of content, sizes from the smallest on, rows of more columns than a block has at a time, and several variants.
+pub fn float_vif_equals_the_processors() {
+    let works = [
+        listed("float_vif"),
+        listed("float_vif=vif_sigma_nsq=0.3;float_vif=vif_enhn_gain_limit=1;float_vif=vif_sigma_nsq=0"),
+        listed("float_vif=vif_skip_scale0=true"),
+    ];
+    let sizes = [(16, 17), (121, 33), (128, 40), (131, 16), (255, 61), (391, 70), (23, 90)];
+    for (i, size) in sizes.into_iter().enumerate() {
+        for (j, bits) in [8, 10, 12, 16].into_iter().enumerate() {
+            check(&works[(i + j) % 3], (3 * i + j) as u32 % 8, size, bits, 2);
+        }
+    }
+}
+
 /// Pictures that one thread copies at once, and that several threads copy in bands.
 pub fn copies_of_several_threads_equal_the_processors() {
     let work = Work::default().with::<Psnr>(PsnrWork { chroma: true });

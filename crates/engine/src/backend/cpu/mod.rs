@@ -15,6 +15,7 @@ pub(crate) mod cvvdp;
 pub(crate) mod damage;
 mod filter;
 pub(crate) mod float_adm;
+pub(crate) mod float_vif;
 mod import;
 mod log2;
 mod luma;
@@ -40,6 +41,7 @@ use metric::Registration;
 /// All metrics, the slowest first. A missing metric is a compile error.
 static METRICS: [Registration; metrics::METRICS.len()] = [
     Registration::of::<cvvdp::Cvvdp>(),
+    Registration::of::<float_vif::FloatVif>(),
     Registration::of::<vif::Vif>(),
     Registration::of::<damage::Damage>(),
     Registration::of::<adm::Adm>(),

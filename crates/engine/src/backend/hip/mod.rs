@@ -15,6 +15,7 @@ mod cvvdp;
 mod damage;
 mod fetch;
 mod float_adm;
+mod float_vif;
 mod frame;
 mod images;
 mod inverse;
@@ -46,6 +47,7 @@ use metric::Registration;
 /// All metrics in the order of their launches. A missing metric is a compile error.
 static METRICS: [Registration; metrics::METRICS.len()] = [
     Registration::of::<vif::Vif>(),
+    Registration::of::<float_vif::FloatVif>(),
     Registration::of::<damage::Damage>(),
     Registration::of::<adm::Adm>(),
     Registration::of::<float_adm::FloatAdm>(),

@@ -169,12 +169,6 @@ pub enum SpeedMisfit {
 }
 
 impl PlaneScaling {
-    /// Returns the length of a low-pass filter that has `taps` taps at kernel scale 1.
-    fn filter_size(&self, taps: u32) -> usize {
-        let size = (taps as f32 * self.kernel_scale as f32).ceil() as usize;
-        (size | 1).max(3)
-    }
-
     /// Returns the length of an axis after prescaling.
     fn prescaled(&self, samples: usize) -> usize {
         self.prescale.map_or(samples, |(factor, _)| (samples as f64 * factor + 0.5) as usize)
@@ -194,8 +188,8 @@ impl PlaneScaling {
     /// Computes the tables for frames of this geometry.
     pub fn layout(&self, geometry: Geometry) -> Result<Layout, SpeedMisfit> {
         let (width, height) = self.fits(geometry)?;
-        let size = self.filter_size(9);
-        let small = self.filter_size(2);
+        let size = filter_size(9, self.kernel_scale);
+        let small = filter_size(2, self.kernel_scale);
         // An axis that keeps its size is resampled if the other one is.
         let resampled = [width, height].iter().any(|samples| self.prescaled(*samples) != *samples);
         let method = self.prescale.filter(|_| resampled).map(|(_, method)| method);
@@ -285,8 +279,14 @@ pub fn reflect(i: isize, n: usize) -> usize {
     if i < n { i } else { (2 * (n - 1)).saturating_sub(i) }
 }
 
+/// Returns the length of a low-pass filter that has `taps` taps at kernel scale 1.
+pub fn filter_size(taps: u32, kernel_scale: f64) -> usize {
+    let size = (taps as f32 * kernel_scale as f32).ceil() as usize;
+    (size | 1).max(3)
+}
+
 /// Appends the samples, of `from`, that make sample `i` of `to` resampled ones.
-fn resample(method: Option<Method>, i: usize, from: usize, to: usize, sources: &mut Vec<Sample>) {
+pub fn resample(method: Option<Method>, i: usize, from: usize, to: usize, sources: &mut Vec<Sample>) {
     let ratio = from as f32 / to as f32;
     let position = ((i as f64 + 0.5) * f64::from(ratio) - 0.5) as f32;
     let base = position.floor();
@@ -334,7 +334,7 @@ fn lanczos(distance: f32) -> f32 {
 }
 
 /// Computes the taps of a Gaussian, which sum to about one.
-fn gaussian(size: usize, deviation: f32) -> Vec<f32> {
+pub fn gaussian(size: usize, deviation: f32) -> Vec<f32> {
     let s = f64::from(deviation);
     let norm = (1.0 / (s * (2.0 * PI).sqrt())) as f32;
     let tap = |i: usize| {

@@ -2,7 +2,7 @@
 
 //! AVX2, with AVX-VNNI or without: eight lanes.
 
-use super::Lanes;
+use super::{Lanes, each};
 use std::arch::asm;
 use std::arch::x86_64::*;
 
@@ -201,6 +201,25 @@ impl<const VNNI: bool> Lanes for Avx2<VNNI> {
         [_mm256_cvtps_pd(_mm256_castps256_ps128(a)), _mm256_cvtps_pd(_mm256_extractf128_ps::<1>(a))]
     }
     #[inline(always)] unsafe fn narrow_f64(a: D) -> F { _mm256_set_m128(_mm256_cvtpd_ps(a[1]), _mm256_cvtpd_ps(a[0])) }
+
+    #[inline(always)] unsafe fn transpose_f32(from: *const f32, to: *mut f32, stride: usize) {
+        // Part c of four rows has their columns c and c + 4.
+        let mut parts = [[_mm256_setzero_ps(); 4]; 2];
+        for g in 0..2 {
+            let rows = each!(r in [0, 1, 2, 3] => _mm256_loadu_ps(from.add((4 * g + r) * stride)));
+            let [a, b] = [_mm256_unpacklo_ps(rows[0], rows[1]), _mm256_unpacklo_ps(rows[2], rows[3])];
+            let [c, d] = [_mm256_unpackhi_ps(rows[0], rows[1]), _mm256_unpackhi_ps(rows[2], rows[3])];
+            let [a, b, c, d] = each!(x in [a, b, c, d] => _mm256_castps_pd(x));
+            parts[g] = each!(x in [
+                _mm256_unpacklo_pd(a, b), _mm256_unpackhi_pd(a, b), _mm256_unpacklo_pd(c, d), _mm256_unpackhi_pd(c, d),
+            ] => _mm256_castpd_ps(x));
+        }
+        for c in 0..4 {
+            let [a, b] = [parts[0][c], parts[1][c]];
+            _mm256_storeu_ps(to.add(c * stride), _mm256_permute2f128_ps::<0x20>(a, b));
+            _mm256_storeu_ps(to.add((c + 4) * stride), _mm256_permute2f128_ps::<0x31>(a, b));
+        }
+    }
 
     #[inline(always)] unsafe fn splat_f64(x: f64) -> D { [_mm256_set1_pd(x); 2] }
     #[inline(always)] unsafe fn load_f64(p: *const f64) -> D { [_mm256_loadu_pd(p), _mm256_loadu_pd(p.add(4))] }

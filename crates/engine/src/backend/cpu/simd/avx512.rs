@@ -2,7 +2,7 @@
 
 //! AVX-512 (F, BW, DQ, VL), with VNNI or without: sixteen lanes.
 
-use super::Lanes;
+use super::{Lanes, each};
 use std::arch::asm;
 use std::arch::x86_64::*;
 
@@ -198,6 +198,31 @@ impl<const VNNI: bool> Lanes for Avx512<VNNI> {
     }
     #[inline(always)] unsafe fn narrow_f64(a: D) -> F {
         _mm512_insertf32x8::<1>(_mm512_castps256_ps512(_mm512_cvtpd_ps(a[0])), _mm512_cvtpd_ps(a[1]))
+    }
+
+    #[inline(always)] unsafe fn transpose_f32(from: *const f32, to: *mut f32, stride: usize) {
+        // Part c of four rows has their columns c, c + 4, c + 8 and c + 12.
+        let mut parts = [[_mm512_setzero_ps(); 4]; 4];
+        for g in 0..4 {
+            let rows = each!(r in [0, 1, 2, 3] => _mm512_loadu_ps(from.add((4 * g + r) * stride)));
+            let [a, b] = [_mm512_unpacklo_ps(rows[0], rows[1]), _mm512_unpacklo_ps(rows[2], rows[3])];
+            let [c, d] = [_mm512_unpackhi_ps(rows[0], rows[1]), _mm512_unpackhi_ps(rows[2], rows[3])];
+            let [a, b, c, d] = each!(x in [a, b, c, d] => _mm512_castps_pd(x));
+            parts[g] = each!(x in [
+                _mm512_unpacklo_pd(a, b), _mm512_unpackhi_pd(a, b), _mm512_unpacklo_pd(c, d), _mm512_unpackhi_pd(c, d),
+            ] => _mm512_castpd_ps(x));
+        }
+        for c in 0..4 {
+            let halves = each!(g in [0, 2] => [
+                _mm512_shuffle_f32x4::<0x44>(parts[g][c], parts[g + 1][c]),
+                _mm512_shuffle_f32x4::<0xee>(parts[g][c], parts[g + 1][c]),
+            ]);
+            for h in 0..2 {
+                let [a, b] = [halves[0][h], halves[1][h]];
+                _mm512_storeu_ps(to.add((8 * h + c) * stride), _mm512_shuffle_f32x4::<0x88>(a, b));
+                _mm512_storeu_ps(to.add((8 * h + 4 + c) * stride), _mm512_shuffle_f32x4::<0xdd>(a, b));
+            }
+        }
     }
 
     #[inline(always)] unsafe fn splat_f64(x: f64) -> D { [_mm512_set1_pd(x); 2] }

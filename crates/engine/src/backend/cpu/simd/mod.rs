@@ -406,6 +406,8 @@ pub(crate) trait Lanes: Copy + 'static {
     unsafe fn widen_f32(a: Self::F) -> Self::D;
     /// Rounds doubles from [`Lanes::widen_f32`], or computed lane by lane from such, to singles.
     unsafe fn narrow_f64(a: Self::D) -> Self::F;
+    /// Reads `N` rows of `N` singles, which begin `stride` apart, and writes their columns as rows of the same stride.
+    unsafe fn transpose_f32(from: *const f32, to: *mut f32, stride: usize);
 
     unsafe fn splat_f64(x: f64) -> Self::D;
     /// Reads `N` doubles, in an order that [`Lanes::store_f64`] undoes.
@@ -555,6 +557,30 @@ mod tests {
                     V::trunc(V::mul_f64(V::from_f32(V::mul_bits(a, V::splat(THIRD.to_bits() as i32))), V::splat_f64(0.5)))
                 });
                 assert_eq!(d, each(&x, &y, |a, _| (f64::from(a as f32 * THIRD) * 0.5) as i32));
+            }
+        }
+
+        #[test]
+        fn rows_become_columns(x: [i32; 16], y: [i32; 16]) {
+            /// # Safety
+            ///
+            /// The CPU must have the instructions of the lanes, which `dispatch!` sees to.
+            #[inline(always)]
+            unsafe fn algorithm<V: Lanes>(from: &[[f32; 17]; 16], to: &mut [[f32; 17]; 16]) -> usize {
+                // SAFETY: vectors have at most 16 lanes, and both arrays 16 rows.
+                unsafe { V::transpose_f32(from[0].as_ptr(), to[0].as_mut_ptr(), 17) };
+                V::N
+            }
+            dispatch!(fn run[](from: &[[f32; 17]; 16], to: &mut [[f32; 17]; 16]) -> usize = algorithm[]);
+            let from = std::array::from_fn(|i| std::array::from_fn(|j| (x[i] ^ y[j % 16].rotate_left(7)) as f32));
+            for level in Level::available() {
+                let mut to = [[0.5; 17]; 16];
+                let n = run(level, &from, &mut to);
+                for (i, row) in to.iter().enumerate() {
+                    for (j, value) in row.iter().enumerate() {
+                        assert_eq!(*value, if i < n && j < n { from[j][i] } else { 0.5 }, "{level:?} {i} {j}");
+                    }
+                }
             }
         }
 

@@ -241,6 +241,16 @@ impl Lanes for Portable {
     #[inline(always)] unsafe fn widen_f32(a: F) -> D { lanes!(i => f64::from(a[i])) }
     #[inline(always)] unsafe fn narrow_f64(a: D) -> F { lanes!(i => a[i] as f32) }
 
+    #[inline(always)] unsafe fn transpose_f32(from: *const f32, to: *mut f32, stride: usize) {
+        let mut rows = [[0.0; N]; N];
+        for i in 0..N {
+            rows[i] = Self::load_f32(from.add(i * stride));
+        }
+        for i in 0..N {
+            Self::store_f32(to.add(i * stride), lanes!(j => rows[j][i]));
+        }
+    }
+
     #[inline(always)] unsafe fn splat_f64(x: f64) -> D { [x; N] }
     #[inline(always)] unsafe fn load_f64(p: *const f64) -> D { p.cast::<D>().read_unaligned() }
     #[inline(always)] unsafe fn store_f64(p: *mut f64, a: D) { p.cast::<D>().write_unaligned(a) }
