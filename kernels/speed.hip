@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 //
-// SpEED chroma: small images of Cb and Cr, less their local mean, the covariances of the samples in a block, and the
+// SpEED: small images of Cb and Cr, or of the changes of luma, less their local mean, the covariances of the samples in a block, and the
 // variance fields of the blocks. Eigenvalues and entropies are left to the CPU: the former are one long chain of roots and
 // quotients, the latter take logarithms.
 //
@@ -79,32 +79,46 @@ HV_DEV int reflect(int i, int n) {
   return i < n ? i : 2 * (n - 1) - i;
 }
 
-template <class T>
-HV_DEV float number(const HvPlane &plane, uint32_t x, uint32_t y, const SpeedScaling &scaling) {
-  const uint8_t *at = plane.data + (uint64_t)y * plane.stride + x * plane.step * sizeof(T);
-  return (float)(int)hv_sample<T>(at, plane.shift, scaling.bits) * scaling.unit - 128.0f;
-}
+// The samples of a plane.
+template <class T> struct Samples {
+  HvPlane plane;
+
+  HV_MEMBER float number(uint32_t x, uint32_t y, const SpeedScaling &scaling) const {
+    const uint8_t *at = plane.data + (uint64_t)y * plane.stride + x * plane.step * sizeof(T);
+    return (float)(int)hv_sample<T>(at, plane.shift, scaling.bits) * scaling.unit - 128.0f;
+  }
+};
+
+// The samples of a plane less those of the next one.
+template <class T> struct Changes {
+  const T *before, *now;
+  uint32_t width;
+
+  HV_MEMBER float number(uint32_t x, uint32_t y, const SpeedScaling &scaling) const {
+    const uint64_t at = (uint64_t)y * width + x;
+    return (float)((int)before[at] - (int)now[at]) * scaling.unit;
+  }
+};
 
 // The sum over the taps of the rows, in a column of the plane without resampling.
-template <class T>
-HV_DEV float plain(const HvPlane &plane, const SpeedSource *x, const SpeedSource *y, const SpeedScaling &scaling,
-                   int count) {
+template <class P>
+HV_DEV float plain(const P &plane, const SpeedSource *x, const SpeedSource *y, const SpeedScaling &scaling, int count) {
   float sum = 0;
   for (int k = 0; k < count; k++)
-    sum += scaling.taps[k] * number<T>(plane, x->index, y[k].index, scaling);
+    sum += scaling.taps[k] * plane.number(x->index, y[k].index, scaling);
   return sum;
 }
 
 // The same in a column of the resampled plane.
-template <class T>
-HV_DEV float resampled(const HvPlane &plane, const SpeedSource *x, const SpeedSource *y, const SpeedScaling &scaling) {
+template <class P>
+HV_DEV float resampled(const P &plane, const SpeedSource *x, const SpeedSource *y, const SpeedScaling &scaling) {
   float sum = 0;
   for (int k = 0; k < scaling.count; k++, y += scaling.spread) {
     float value = 0, total = 0;
     for (int j = 0; j < scaling.spread; j++)
       for (int i = 0; i < scaling.spread; i++) {
         const float weight = y[j].weight * x[i].weight;
-        value += number<T>(plane, x[i].index, y[j].index, scaling) * weight;
+        value += plane.number(x[i].index, y[j].index, scaling) * weight;
         total += weight;
       }
     sum += scaling.taps[k] * (scaling.normalised ? value / total : value);
@@ -112,18 +126,16 @@ HV_DEV float resampled(const HvPlane &plane, const SpeedSource *x, const SpeedSo
   return sum;
 }
 
-// `line` has room for the vertical sums of a tile.
-template <class T>
-HV_DEV void small(const HvFrame *frame, const SpeedScaling &scaling, uint32_t planes, float *images, float *line) {
+// A row of a tile of the small image of a plane. `line` has room for the vertical sums.
+template <class P>
+HV_DEV void small(const P &from, int plane, int y, const SpeedScaling &scaling, float *images, float *line) {
   const int taps = scaling.count, left = (int)blockIdx.x * SPEED_TILE, width = hv_min(SPEED_TILE, scaling.width - left);
-  const int plane = plane_of(blockIdx.y % planes, planes), y = (int)(blockIdx.y / planes);
-  const HvPlane from = plane % 2 ? frame->distorted[1 + plane / 2] : frame->reference[1 + plane / 2];
   for (int i = (int)threadIdx.x; i < width * taps; i += SPEED_THREADS) {
     const SpeedSource *column = scaling.x + (left * taps + i) * scaling.spread;
     const SpeedSource *rows = scaling.y + y * taps * scaling.spread;
-    if (scaling.spread > 1) line[i] = resampled<T>(from, column, rows, scaling);
-    else if (taps == 9) line[i] = plain<T>(from, column, rows, scaling, 9);  // unrolled, for the usual filter
-    else line[i] = plain<T>(from, column, rows, scaling, taps);
+    if (scaling.spread > 1) line[i] = resampled(from, column, rows, scaling);
+    else if (taps == 9) line[i] = plain(from, column, rows, scaling, 9);  // unrolled, for the usual filter
+    else line[i] = plain(from, column, rows, scaling, taps);
   }
   __syncthreads();
   const int x = (int)threadIdx.x;
@@ -140,12 +152,73 @@ HV_DEV void small(const HvFrame *frame, const SpeedScaling &scaling, uint32_t pl
   HV_KERNEL(SPEED_THREADS, name)(const HvFrame *__restrict__ frame, SpeedScaling scaling, uint32_t planes,   \
                                  float *images) {                                                            \
     __shared__ float line[SPEED_TILE * SPEED_MAX_TAPS];                                                      \
-    speed::small<T>(frame, scaling, planes, images, line);                                                   \
+    const int plane = speed::plane_of(blockIdx.y % planes, planes), y = (int)(blockIdx.y / planes);          \
+    const HvPlane *of = plane % 2 ? frame->distorted : frame->reference;                                     \
+    speed::small(speed::Samples<T>{of[1 + plane / 2]}, plane, y, scaling, images, line);                     \
   }                                                                                                          \
   HV_EXPORT(name)
 
 SPEED_SMALL(speed_small_u8, uint8_t)
 SPEED_SMALL(speed_small_u16, uint16_t)
+
+// Luma of the latest pictures of the reference and of all renditions: `places` groups of `streams` planes, `pitch` samples
+// apart.
+struct SpeedHistory {
+  uint64_t samples;
+  uint32_t places, streams, pitch, width;
+};
+HV_SIZE(SpeedHistory, 24);
+HV_OFFSET(SpeedHistory, samples, 0);
+HV_OFFSET(SpeedHistory, places, 8);
+HV_OFFSET(SpeedHistory, streams, 12);
+HV_OFFSET(SpeedHistory, pitch, 16);
+HV_OFFSET(SpeedHistory, width, 20);
+
+namespace speed {
+
+template <class T> HV_DEV T *history(const SpeedHistory &from, uint32_t place, uint32_t stream) {
+  return (T *)from.samples + ((uint64_t)place * from.streams + stream) * from.pitch;
+}
+
+// The changes of the reference, or of the distorted picture, which may go to the present reference.
+template <class T>
+HV_DEV Changes<T> changes(const HvFrame &frame, const SpeedHistory &from, bool distorted, bool to_reference) {
+  const uint32_t stream = distorted ? 1 + frame.rendition : 0, last = frame.place ? frame.place - 1 : from.places - 1;
+  return {history<T>(from, last, stream), history<T>(from, frame.place, to_reference ? 0 : stream), from.width};
+}
+
+}  // namespace speed
+
+// Keeps luma of a picture. Block 128 threads; grid (ceil(width/128), height).
+#define SPEED_KEEP(name, T)                                                                                       \
+  HV_KERNEL(SPEED_THREADS, name)(HvPlane plane, uint32_t bits, SpeedHistory to, uint32_t place, uint32_t stream) { \
+    const uint32_t x = blockIdx.x * SPEED_THREADS + threadIdx.x, y = blockIdx.y;                                  \
+    if (x >= to.width) return;                                                                                    \
+    const uint8_t *at = plane.data + (uint64_t)y * plane.stride + x * plane.step * sizeof(T);                     \
+    speed::history<T>(to, place, stream)[(uint64_t)y * to.width + x] = (T)hv_sample<T>(at, plane.shift, bits);    \
+  }                                                                                                               \
+  HV_EXPORT(name)
+
+SPEED_KEEP(speed_keep_u8, uint8_t)
+SPEED_KEEP(speed_keep_u16, uint16_t)
+
+// Small images of the changes of luma, of the reference as the second plane and of the distorted picture as the fourth. Sets
+// *known where both pictures follow others, and does nothing else where not. Block 128 threads; grid (ceil(width/32), 2 x
+// height).
+#define SPEED_CHANGES(name, T)                                                                                 \
+  HV_KERNEL(SPEED_THREADS, name)(const HvFrame *__restrict__ frame, SpeedHistory from, uint32_t to_reference,  \
+                                 SpeedScaling scaling, float *images, uint64_t *known) {                       \
+    __shared__ float line[SPEED_TILE * SPEED_MAX_TAPS];                                                        \
+    if (frame->age < 2) return;                                                                                \
+    if (blockIdx.x == 0 && blockIdx.y == 0 && threadIdx.x == 0) *known = 1;                                    \
+    const bool distorted = blockIdx.y % 2;                                                                     \
+    const auto changes = speed::changes<T>(*frame, from, distorted, to_reference);                             \
+    speed::small(changes, distorted ? 3 : 1, (int)(blockIdx.y / 2), scaling, images, line);                    \
+  }                                                                                                            \
+  HV_EXPORT(name)
+
+SPEED_CHANGES(speed_changes_u8, uint8_t)
+SPEED_CHANGES(speed_changes_u16, uint16_t)
 
 // The fields: the used parts of the small images less their local mean, one after another.
 // Block 128 threads; grid (ceil(used width * used height / 128), planes).

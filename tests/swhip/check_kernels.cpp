@@ -17,14 +17,18 @@
 #pragma GCC diagnostic ignored "-Wunused-function"
 namespace {
 #include "../../kernels/adm.hip"
+#include "../../kernels/ansnr.hip"
 #include "../../kernels/cambi.hip"
 #include "../../kernels/ciede.hip"
 #include "../../kernels/cvvdp.hip"
 #include "../../kernels/damage.hip"
 #include "../../kernels/float_adm.hip"
+#include "../../kernels/float_motion.hip"
 #include "../../kernels/float_vif.hip"
 #include "../../kernels/frame.hip"
+#include "../../kernels/moments.hip"
 #include "../../kernels/motion.h"
+#include "../../kernels/ordered.hip"
 #include "../../kernels/psnr.hip"
 #include "../../kernels/psnr_hvs.hip"
 #include "../../kernels/scale.hip"
@@ -58,6 +62,8 @@ class Frame {
   // For a group of two distorted pictures.
   const HvFrame *data() const { return frame->data(); }
   HvPlane plane_of(int component) const { return frame->read()[0].distorted[component]; }
+  HvPlane luma() const { return frame->read()[0].reference[0]; }
+  HvPlane earlier() const { return frame->read()[0].earlier[0]; }
   static int width(int component) { return component ? WIDTH / 2 : WIDTH; }
   static int height(int component) { return component ? HEIGHT / 2 : HEIGHT; }
 
@@ -144,6 +150,68 @@ void run_psnr(Run &run, const Frame<T> &frame) {
     const Shape shape{tiles(w, 32 * PSNR_SAMPLES(T)), tiles(h, PSNR_TILE_H), PSNR_THREADS};
     run.sums(kernel_name<T>("psnr"), shape, 1, frame.data(), (uint32_t)i, w, h, frame.bits);
   }
+}
+
+// Planes of terms of the size of the picture, one after the other in the scratch of a pair.
+class Ordered {
+ public:
+  static constexpr uint32_t stride = (WIDTH + 3) / 4 * 4, size = stride * HEIGHT + (HEIGHT + 3) / 4 * 4;
+
+  explicit Ordered(uint32_t count) : count(count), planes(table(count)) {}
+  uint32_t pitch() const { return count * size; }
+  // Adds the terms of some pairs.
+  void sums(Run &run, uint32_t pairs, float *scratch) const {
+    run.one("ordered_rows", {tiles(HEIGHT, ORDERED_ROWS), count * pairs, ORDERED_THREADS}, planes.data(), count, pitch(), scratch);
+    run.sums("ordered_sums", {count, pairs, ORDERED_THREADS}, count * pairs, planes.data(), pitch(), scratch, count);
+  }
+
+ private:
+  static std::vector<HvTerms> table(uint32_t count) {
+    std::vector<HvTerms> planes;
+    for (uint32_t i = 0; i < count; i++) planes.push_back({i * size, stride, WIDTH, HEIGHT, i * size + stride * HEIGHT, i});
+    return planes;
+  }
+  uint32_t count;
+  Array<HvTerms> planes;
+};
+
+template <class T>
+void run_ansnr(Run &run, const Frame<T> &frame) {
+  constexpr uint32_t PAIRS = 2;
+  const Ordered ordered(2);
+  const Array<float> scratch(PAIRS * ordered.pitch());
+  const AnsnrTerms terms{0, Ordered::size, Ordered::stride, ordered.pitch()};
+  const Shape shape{tiles(WIDTH, ANSNR_TILE_W), PAIRS * tiles(HEIGHT, ANSNR_TILE_H), ANSNR_THREADS};
+  run.one(kernel_name<T>("ansnr"), shape, frame.data(), WIDTH, HEIGHT, frame.bits, sizeof(T) == 1 ? 1.0f : 0.25f, terms,
+          scratch.data());
+  ordered.sums(run, PAIRS, scratch.data());
+}
+
+template <class T>
+void run_float_motion(Run &run, const Frame<T> &frame) {
+  const Ordered ordered(1);
+  const Array<float> scratch(ordered.pitch());
+  const FloatMotionTerms terms{{0.05f, 0.25f, 0.4f, 0.25f, 0.05f}, 0, Ordered::stride};
+  const Shape shape{tiles(WIDTH, FLOAT_MOTION_TILE_W), tiles(HEIGHT, FLOAT_MOTION_TILE_H), FLOAT_MOTION_THREADS};
+  run.one(kernel_name<T>("float_motion"), shape, frame.data(), WIDTH, HEIGHT, frame.bits, sizeof(T) == 1 ? 1.0f : 0.25f, terms,
+          scratch.data());
+  ordered.sums(run, 1, scratch.data());
+}
+
+template <class T>
+void run_moments(Run &run, const Frame<T> &frame) {
+  constexpr uint32_t PAIRS = 2, PITCH = MOMENTS_SUMS + MOMENTS_KINDS;
+  const Shape shape{tiles(WIDTH, 32 * MOMENTS_SAMPLES(T)), PAIRS * tiles(HEIGHT, MOMENTS_TILE_H), MOMENTS_THREADS};
+  run.sums(kernel_name<T>("moments"), shape, PAIRS * PITCH, frame.data(), WIDTH, HEIGHT, frame.bits, PITCH);
+  if (sizeof(T) == 1) return;
+  // As if the sums of squares had more than 53 bits, but for one of them.
+  std::vector<uint64_t> large(PAIRS * PITCH, 1ull << 53);
+  large[2] = 0;
+  const Array<uint64_t> sums(large);
+  run.one("moments_ordered", {MOMENTS_KINDS, PAIRS, MOMENTS_THREADS}, frame.data(), WIDTH, HEIGHT, frame.bits, PITCH, sums.data());
+  printf("moments_ordered");
+  for (const uint64_t sum : sums.read()) printf(" %llu", (unsigned long long)sum);
+  printf("\n");
 }
 
 template <class T>
@@ -674,6 +742,39 @@ void run_speed_small(Run &run, const Frame<T> &frame) {
   }
 }
 
+// A pair with an earlier picture, and one without. The places are those of the latest pictures and of the ones before.
+template <class T>
+void run_speed_changes(Run &run, const Frame<T> &frame) {
+  constexpr int TAPS = 9, SMALL_W = 67, SMALL_H = 3;
+  constexpr uint32_t PLACES = 3, STREAMS = 2, PITCH = (WIDTH * HEIGHT + 15) / 16 * 16;
+  const Array<T> ring(std::vector<T>(PLACES * STREAMS * PITCH, 0));
+  const SpeedHistory history{(uint64_t)ring.data(), PLACES, STREAMS, PITCH, WIDTH};
+  for (uint32_t i = 0; i < 2 * STREAMS; i++)
+    run.one(kernel_name<T>("speed_keep"), {tiles(WIDTH, SPEED_THREADS), HEIGHT, SPEED_THREADS},
+            (i + i / STREAMS) % 2 ? frame.luma() : frame.earlier(), frame.bits, history, i / STREAMS ? 0u : PLACES - 1, i % STREAMS);
+  std::vector<SpeedSource> x, y;
+  for (uint32_t i = 0; i < SMALL_W * TAPS; i++) x.push_back({i * 5 % WIDTH, 1});
+  for (uint32_t i = 0; i < SMALL_H * TAPS; i++) y.push_back({i * 5 % HEIGHT, 1});
+  const Array<SpeedSource> columns(x), rows(y);
+  const Array<float> taps(floats(TAPS));
+  const SpeedScaling scaling{columns.data(), rows.data(), taps.data(), SMALL_W, SMALL_H, TAPS, 1, frame.bits, 0,
+                             1.0f / (float)(1 << (frame.bits - 8))};
+  for (const uint32_t age : {2u, 1u})
+    for (const uint32_t to_reference : {0u, 1u}) {
+      HvFrame pair{};
+      pair.age = age;
+      const Array<HvFrame> pairs(std::vector<HvFrame>{pair});
+      const Array<float> images(SPEED_PLANES * SMALL_W * SMALL_H);
+      run.sums(kernel_name<T>("speed_changes"), {tiles(SMALL_W, SPEED_TILE), 2 * SMALL_H, SPEED_THREADS}, 1, pairs.data(), history,
+               to_reference, scaling, images.data());
+      if (age < 2) continue;
+      const std::vector<float> found = images.read();
+      for (size_t i = 0; i < found.size(); i++)
+        if (i / (SMALL_W * SMALL_H) % 2) printf(" %a", (double)found[i]);
+      printf("\n");
+    }
+}
+
 // Upscales along the rows, across the edge of a block, and downscales along the columns. The weights need not equal
 // those of crates/engine/src/scale.rs here.
 template <class T>
@@ -788,9 +889,13 @@ void run_all(Run &run) {
   const Frame<T> frame;
   run_motion(run, frame);
   run_psnr(run, frame);
+  run_ansnr(run, frame);
+  run_float_motion(run, frame);
+  run_moments(run, frame);
   run_damage(run, frame);
   run_xpsnr(run, frame);
   run_speed_small(run, frame);
+  run_speed_changes(run, frame);
   run_ssim(run, frame);
   run_ssim_borders(run, frame);
   run_psnr_hvs(run, frame);

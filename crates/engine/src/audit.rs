@@ -141,9 +141,9 @@ impl Audit {
         unit_hash(self.verify.seed, number) < self.verify.share
     }
 
-    /// Adds a reference picture to the run that the backend has taken before the first group.
-    pub fn precede(&mut self, reference: &Picture<'_>) {
-        self.remember(self.offered, reference, &[]);
+    /// Adds a group to the run that the backend has taken before the first one.
+    pub fn precede(&mut self, group: &Group<'_>) {
+        self.remember(self.offered, &group.reference, &group.distorted);
     }
 
     /// Copies the pictures of a group with this number if a later one that is chosen needs them.

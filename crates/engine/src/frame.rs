@@ -25,6 +25,11 @@ impl BitDepth {
     pub const fn max(self) -> u32 {
         (1 << self.0) - 1
     }
+
+    /// Returns the factor from samples to steps of 8 bits.
+    pub fn unit(self) -> f32 {
+        1.0 / (1u32 << (self.0 - 8)) as f32
+    }
 }
 
 /// Size and sample depth that all frames of a stream share.

@@ -16,9 +16,9 @@ use engine::metrics::Work;
 use gpu::Selection;
 
 use crate::Errno;
+use crate::flight::Pair;
 use crate::locked::Busy;
 use crate::log::{Level, log};
-use crate::picture::Held;
 use crate::threads;
 
 /// Pairs on a GPU at a time.
@@ -77,14 +77,14 @@ pub struct Task {
 }
 
 impl Task {
-    /// Prepares the CPU. `previous`: the latest reference pictures, the last one first.
-    pub fn cpu(&self, previous: &VecDeque<Held>) -> Result<Cpu, BackendError> {
+    /// Prepares the CPU. `previous`: the latest pairs, the last one first.
+    pub fn cpu(&self, previous: &VecDeque<Pair>) -> Result<Cpu, BackendError> {
         let threads = self.threads as usize;
         let refused = |_| BackendError::Threads { threads, reason: "there are too many".into() };
         let mut cpu = Cpu::on(threads::pool(threads).map_err(refused)?).cold();
         cpu.prepare(&self.work, self.geometry, &[None])?;
-        for held in self.earlier(previous) {
-            recall(&mut cpu, &held.on_host()?)?;
+        for pair in self.earlier(previous) {
+            recall(&mut cpu, pair.on_host()?.history(&self.work))?;
         }
         Ok(cpu)
     }
@@ -111,19 +111,23 @@ impl Task {
         }
     }
 
-    /// Returns the reference pictures that metrics look back on, the last one last.
+    /// Returns how many earlier pairs metrics look back on.
+    pub fn lookback(&self) -> usize {
+        self.work.lags().max(self.work.history())
+    }
+
+    /// Returns the pairs that metrics look back on, the last one last.
     pub fn earlier<'a>(
         &self,
-        previous: &'a VecDeque<Held>,
-    ) -> impl DoubleEndedIterator<Item = &'a Held> + use<'a> {
-        previous.iter().take(self.work.lags()).rev()
+        previous: &'a VecDeque<Pair>,
+    ) -> impl DoubleEndedIterator<Item = &'a Pair> + use<'a> {
+        previous.iter().take(self.lookback()).rev()
     }
 }
 
-/// Gives a backend an earlier reference picture.
-fn recall(backend: &mut dyn Backend, held: &Held) -> Result<(), BackendError> {
-    let ticket =
-        backend.submit(Group { reference: held.picture(), distorted: vec![], history_only: true })?;
+/// Gives a backend what later pairs need of an earlier one.
+fn recall(backend: &mut dyn Backend, group: Group<'_>) -> Result<(), BackendError> {
+    let ticket = backend.submit(group)?;
     backend.wait(ticket).map(drop)
 }
 
@@ -168,15 +172,15 @@ pub struct Gpu {
 
 impl Gpu {
     /// Takes a GPU that is prepared, and says in the log which one it is.
-    pub fn new(mut backend: Hip, task: &Task, previous: &VecDeque<Held>) -> Result<Self, BackendError> {
-        for held in task.earlier(previous) {
-            recall(&mut backend, held)?;
+    pub fn new(mut backend: Hip, task: &Task, previous: &VecDeque<Pair>) -> Result<Self, BackendError> {
+        for pair in task.earlier(previous) {
+            recall(&mut backend, pair.history(&task.work))?;
         }
         log(Level::Info, format_args!("scoring on the {backend}: {}", backend.why()));
         let mut audit = Audit::new(Verify { patient: true, ..Verify::at_random(verified(), 0) });
         audit.prepare(&task.work, task.geometry, &[None], backend.gpu());
-        for held in task.earlier(previous) {
-            audit.precede(&held.picture());
+        for pair in task.earlier(previous) {
+            audit.precede(&pair.history(&task.work));
         }
         let busy = Busy::on(backend.gpu().cloned());
         Ok(Self { backend, audit, busy })

@@ -12,7 +12,7 @@ use std::time::Instant;
 
 use engine::audit::Audit;
 use engine::backend::{Backend, BackendError, Group, Ticket};
-use engine::metrics::FrameSums;
+use engine::metrics::{FrameSums, Work};
 use gpu::Selection;
 
 use crate::backend::{Choice, Gpu, OPENING_TIME, Opening, Task, warn_without_gpu};
@@ -25,6 +25,7 @@ use crate::picture::Held;
 const MOST: usize = 4096;
 
 /// The pictures of a pair.
+#[derive(Clone)]
 pub struct Pair {
     pub reference: Held,
     pub distorted: Held,
@@ -38,10 +39,20 @@ impl Pair {
         Group { history_only: *history_only, ..Group::pair(reference.picture(), distorted.picture()) }
     }
 
-    /// Returns the group for the CPU.
-    fn group_on_host(&self) -> Result<Group<'static>, BackendError> {
+    /// Returns the pair in memory that the CPU reads.
+    pub fn on_host(&self) -> Result<Self, BackendError> {
         let (reference, distorted) = (self.reference.on_host()?, self.distorted.on_host()?);
-        Ok(Self { reference, distorted, history_only: self.history_only }.group())
+        Ok(Self { reference, distorted, history_only: self.history_only })
+    }
+
+    /// Returns what later pairs need of it.
+    pub fn history(&self, work: &Work) -> Group<'static> {
+        let distorted = (work.history() > 0).then(|| (0, self.distorted.picture()));
+        Group {
+            reference: self.reference.picture(),
+            distorted: distorted.into_iter().collect(),
+            history_only: true,
+        }
     }
 }
 
@@ -58,8 +69,8 @@ struct Flying {
     index: u32,
     active: Vec<usize>,
     ticket: Option<Ticket>,
-    /// The pictures, and the reference pictures before, the last one first, while another backend may need them.
-    pictures: Option<(Pair, VecDeque<Held>)>,
+    /// The pictures, and the pairs before, the last one first, while another backend may need them.
+    pictures: Option<(Pair, VecDeque<Pair>)>,
     sums: Option<Result<FrameSums, BackendError>>,
     /// Its number, if it is computed a second time.
     audit: Option<u64>,
@@ -84,14 +95,14 @@ pub struct Flight {
     backend: Box<dyn Backend>,
     place: Place,
     audit: Option<Audit>,
-    /// On a GPU, the latest reference pictures, the last one first.
-    previous: VecDeque<Held>,
+    /// On a GPU, the latest pairs, the last one first.
+    previous: VecDeque<Pair>,
     flying: VecDeque<Flying>,
 }
 
 impl Flight {
-    /// Prepares a GPU, or else the CPU. `previous`: the latest reference pictures, the last one first.
-    pub fn new(task: Task, previous: &VecDeque<Held>, choice: Choice) -> Result<Self, BackendError> {
+    /// Prepares a GPU, or else the CPU. `previous`: the latest pairs, the last one first.
+    pub fn new(task: Task, previous: &VecDeque<Pair>, choice: Choice) -> Result<Self, BackendError> {
         let (place, audit, flying) = (Place::Cpu(Instant::now()), None, VecDeque::new());
         let selection = match choice {
             Choice::Hip => Some(Selection::default()),
@@ -136,9 +147,9 @@ impl Flight {
         matches!(&self.place, Place::Opening(opening) if opening.is_done())
     }
 
-    /// Goes to the GPU that was opened, if there is one. Nothing may be on its way. `previous`: the latest reference pictures,
-    /// the last one first.
-    pub fn go_to_gpu(&mut self, previous: &VecDeque<Held>) {
+    /// Goes to the GPU that was opened, if there is one. Nothing may be on its way. `previous`: the latest pairs, the last one
+    /// first.
+    pub fn go_to_gpu(&mut self, previous: &VecDeque<Pair>) {
         let Place::Opening(opening) = std::mem::replace(&mut self.place, Place::OnlyCpu) else { return };
         let Some(gpu) = opening.end() else { return };
         match Gpu::new(gpu, &self.task, previous) {
@@ -172,14 +183,14 @@ impl Flight {
 
     /// Takes a pair, for which there has to be room.
     pub fn submit(&mut self, pair: Pair, index: u32, active: Vec<usize>) {
-        let group = if self.is_on_gpu() { Ok(pair.group()) } else { pair.group_on_host() };
+        let group = if self.is_on_gpu() { Ok(pair.group()) } else { pair.on_host().map(|pair| pair.group()) };
         let audit = self.audit.as_mut().filter(|_| matches!(self.place, Place::Gpu { .. }));
         let audit = audit.zip(group.as_ref().ok()).and_then(|(audit, group)| audit.offer(group));
         let submitted = group.and_then(|group| self.backend.submit(group));
         let pictures = self.is_on_gpu().then(|| {
             let earlier = self.previous.clone();
-            self.previous.push_front(pair.reference.clone());
-            self.previous.truncate(self.task.work.lags());
+            self.previous.push_front(pair.clone());
+            self.previous.truncate(self.task.lookback());
             (pair, earlier)
         });
         let (ticket, error) = match submitted {
@@ -235,7 +246,7 @@ impl Flight {
         for flying in &mut left {
             let sums = match (&mut cpu, flying.pictures.take()) {
                 (Ok(cpu), Some((pair, _))) => {
-                    let ticket = pair.group_on_host().and_then(|group| cpu.submit(group));
+                    let ticket = pair.on_host().and_then(|pair| cpu.submit(pair.group()));
                     ticket.and_then(|ticket| cpu.wait(ticket))
                 }
                 _ => Err(BackendError::NotPrepared),

@@ -79,6 +79,7 @@ mod tests {
             ("Speed_chroma_feature_speed_chroma_uv_score", "speed_chroma_uv"),
             ("VMAF_integer_feature_motion_sad_score", "VMAF_integer_feature_motion_sad_score"),
             ("integer_adm_scale0", "integer_adm_scale0"),
+            ("VMAF_feature_motion2_score", "motion2"),
             ("cambi_source", "cambi_source"),
             ("psnr_y", "psnr_y"),
         ] {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use engine::backend::Group;
 use engine::frame::Geometry;
-use engine::metrics::pairwise::{MotionRule, PairScorer, Pairwise};
+use engine::metrics::pairwise::{FloatMotionRule, MotionRule, PairScorer, Pairwise};
 use engine::metrics::{FrameSums, Work};
 use engine::video::Video;
 use gpu::Selection;
@@ -38,6 +38,7 @@ struct Computed {
     pairwise: Pairwise,
     scorer: PairScorer,
     motion: Option<MotionRule>,
+    float_motion: Option<FloatMotionRule>,
 }
 
 /// Computes pairs of one format for the extractors that were registered when it was made.
@@ -70,8 +71,8 @@ pub struct Reader {
     /// Pairs that were handed over, also those that were refused.
     pairs: u32,
     is_flushed: bool,
-    /// The latest reference pictures, the last one first.
-    previous: VecDeque<Held>,
+    /// The latest pairs, the last one first.
+    previous: VecDeque<Pair>,
     computing: Option<Computing>,
     /// A pair could not be computed.
     has_lost: bool,
@@ -170,11 +171,11 @@ impl Reader {
         self.make_room(collector);
         let [reference, distorted] = take()?;
         let [first, second] = pair;
-        let reference = Held::new(first, reference);
-        let distorted = Held::new(second, distorted);
-        self.submit(&reference, distorted, index, active);
+        let (reference, distorted) = (Held::new(first, reference), Held::new(second, distorted));
+        let pair = Pair { reference, distorted, history_only: self.is_history(&active) };
+        self.submit(pair.clone(), index, active);
         self.warn(named, index);
-        self.previous.push_front(reference);
+        self.previous.push_front(pair);
         self.previous.truncate(2);
         Ok(())
     }
@@ -206,7 +207,7 @@ impl Reader {
         }
     }
 
-    /// Sets up a backend for the registered extractors, or the CPU for some of them. It knows the latest reference pictures.
+    /// Sets up a backend for the registered extractors, or the CPU for some of them. It knows the latest pairs.
     fn build(&self, format: Format, geometry: Geometry, only: Option<&[usize]>) -> Result<Computing, Errno> {
         let mut work = Work::default();
         let mut parts = vec![];
@@ -219,8 +220,8 @@ impl Reader {
                     None => Part::Idle,
                     Some(pairwise) => match pairwise.scorer(geometry) {
                         Ok(scorer) => {
-                            let motion = pairwise.motion();
-                            Part::Computed(Box::new(Computed { pairwise, scorer, motion }))
+                            let (motion, float_motion) = (pairwise.motion(), pairwise.float_motion(&work));
+                            Part::Computed(Box::new(Computed { pairwise, scorer, motion, float_motion }))
                         }
                         Err(_) => Part::Refused(Refusal::Format(Errno::INVALID)),
                     },
@@ -266,16 +267,24 @@ impl Reader {
                 }
                 Part::Computed(computed) => {
                     registered.is_initialized = true;
-                    let lacks = computed.motion.as_ref().is_some_and(|rule| {
-                        !rule.is_zero() && index as usize >= rule.lag() && self.previous.len() < rule.lag()
-                    });
+                    let lag = match (&computed.motion, &computed.float_motion) {
+                        (Some(rule), _) if !rule.is_zero() => rule.lag(),
+                        (None, Some(rule)) if rule.is_zero() => 0,
+                        _ => usize::from(registered.compares_with_last()),
+                    };
+                    let lacks = lag > 0 && index as usize >= lag && self.previous.len() < lag;
                     if !lacks {
                         schedule.active.push(i);
                     }
                     let known =
                         |(_, name): &(usize, String)| collector.score(name.as_bytes(), index).is_some();
                     let count = if computed.motion.is_some() { 1 } else { registered.outputs.len() };
-                    let twice = registered.outputs.iter().take(count).any(known);
+                    let twice = match &computed.float_motion {
+                        Some(rule) if !rule.is_zero() => {
+                            registered.latest.is_some_and(|(last, _)| last == index)
+                        }
+                        _ => registered.outputs.iter().take(count).any(known),
+                    };
                     (lacks || twice).then_some((Errno::INVALID, true))
                 }
             };
@@ -328,8 +337,7 @@ impl Reader {
         self.computing.as_mut()?.flight.as_mut()
     }
 
-    fn submit(&mut self, reference: &Held, distorted: Held, index: u32, active: Vec<usize>) {
-        let pair = Pair { reference: reference.clone(), distorted, history_only: self.is_history(&active) };
+    fn submit(&mut self, pair: Pair, index: u32, active: Vec<usize>) {
         if let Some(flight) = self.flight() {
             flight.submit(pair, index, active);
         }
@@ -410,6 +418,9 @@ impl Reader {
         if let Some(rule) = &computed.motion {
             finish_motion(rule, registered, collector);
         }
+        if let Some(rule) = &computed.float_motion {
+            finish_float_motion(rule, registered, collector);
+        }
         if !registered.totals.is_empty() {
             let known = computed.pairwise.aggregates(&registered.totals, *geometry);
             // As libvmaf does it for planes that PSNR lacks.
@@ -434,6 +445,9 @@ impl Reader {
             return None;
         }
         self.wait_for(collector, index.checked_add(1)?);
+        if let Some(score) = collector.score(name.as_bytes(), index) {
+            return Some(score);
+        }
         let Some(Computing { parts, .. }) = &self.computing else { return None };
         for (registered, part) in self.registered.iter_mut().zip(parts) {
             let Part::Computed(computed) = part else { continue };
@@ -471,7 +485,13 @@ fn store(
         else {
             continue;
         };
+        if let Some(rule) = &computed.float_motion {
+            // One that cannot be stored is named in the log.
+            let _ = store_float_motion(rule, registered, collector, sums, index);
+            continue;
+        }
         let values = match &computed.motion {
+            None if index == 0 && registered.compares_with_last() => vec![0.0],
             Some(rule) => {
                 let is_first = rule.is_zero() || (index as usize) < rule.lag();
                 vec![if is_first { 0.0 } else { rule.difference(sums, computing.geometry) }]
@@ -557,4 +577,58 @@ fn finish_motion(rule: &MotionRule, registered: &Registered, collector: &mut Col
             }
         }
     }
+}
+
+/// Stores the scores of floating-point motion that are known once a picture is there.
+fn store_float_motion(
+    rule: &FloatMotionRule,
+    registered: &mut Registered,
+    collector: &mut Collector,
+    sums: &FrameSums,
+    index: u32,
+) -> Result<(), Errno> {
+    let (motion2, motion, motion3) = match &registered.outputs[..] {
+        [(_, motion2), (_, motion), (_, motion3)] => (motion2, Some(motion), motion3),
+        [(_, motion2), (_, motion3)] => (motion2, None, motion3),
+        _ => return Ok(()),
+    };
+    let mut append = |name: &str, value: f64, index: u32| collector.append(name.as_bytes(), value, index);
+    if rule.is_zero() {
+        return [Some(motion2), Some(motion3), motion]
+            .into_iter()
+            .flatten()
+            .try_for_each(|name| append(name, 0.0, index));
+    }
+    let difference = if index == 0 { 0.0 } else { rule.difference(sums) };
+    let before = registered.latest;
+    // A picture that comes again has scores already.
+    if before.is_none_or(|(last, _)| last != index) {
+        registered.latest = Some((index, difference));
+    }
+    if index == 0 {
+        let stored = append(motion2, 0.0, index);
+        return motion.map_or(Ok(()), |name| append(name, 0.0, index)).and(stored);
+    }
+    motion.map_or(Ok(()), |name| append(name, rule.limited(difference), index))?;
+    if index == 1 {
+        return append(motion3, rule.blended(difference), 0);
+    }
+    let least =
+        before.map_or(difference, |(_, before)| if before < difference { before } else { difference });
+    append(motion2, rule.limited(least), index - 1)?;
+    append(motion3, rule.blended(least), index - 1)
+}
+
+/// Stores those of the last picture.
+fn finish_float_motion(rule: &FloatMotionRule, registered: &Registered, collector: &mut Collector) {
+    let [(_, motion2), .., (_, motion3)] = &registered.outputs[..] else { return };
+    let Some((index, difference)) = registered.latest else { return };
+    if rule.is_zero() {
+        return;
+    }
+    // One that is there already stays, as in libvmaf, and is named in the log.
+    if index > 0 {
+        let _ = collector.append(motion2.as_bytes(), rule.limited(difference), index);
+    }
+    let _ = collector.append(motion3.as_bytes(), rule.blended(difference), index);
 }

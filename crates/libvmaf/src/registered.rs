@@ -86,6 +86,8 @@ pub struct Registered {
     pub totals: Vec<u64>,
     /// Of motion: so many indices from 0 on have scores, at least.
     pub contiguous: u32,
+    /// Of floating-point motion: index and difference of the latest picture.
+    pub latest: Option<(u32, f64)>,
 }
 
 /// Why an extractor has no scores for a picture.
@@ -116,7 +118,7 @@ impl Registered {
                 |(_, name): &(usize, String)| ["_y", "_cb", "_cr"].iter().position(|end| name.ends_with(end));
             outputs.sort_by_key(plane);
         }
-        Self { options, outputs, is_initialized: false, totals: vec![], contiguous: 0 }
+        Self { options, outputs, is_initialized: false, totals: vec![], contiguous: 0, latest: None }
     }
 
     /// Returns the name under which a fraction behind its scores is stored, by its short name, if fractions are wanted.
@@ -141,7 +143,12 @@ impl Registered {
 
     /// It is computed for all pictures, also for those that subsampling leaves out.
     pub fn is_never_left_out(&self) -> bool {
-        ["psnr", "motion"].contains(&self.name())
+        self.name() == "psnr" || self.name() == "motion" || self.compares_with_last()
+    }
+
+    /// It compares a picture with the one that was handed over before, whose index is one less.
+    pub fn compares_with_last(&self) -> bool {
+        ["float_motion", "speed_temporal"].contains(&self.name())
     }
 
     /// With threads, its errors are known when pictures are handed over.
@@ -178,8 +185,12 @@ impl Registered {
         let odd = ![8, 10, 12, 16].contains(&format.bits);
         match self.name() {
             "psnr" if odd => return Some(Refusal::Picture(Errno::INVALID)),
+            "float_psnr" | "float_ansnr" if odd => return Some(Refusal::Format(Errno::MEMORY)),
             // libvmaf takes each byte for a sample then.
-            "float_adm" | "float_ssim" | "float_ms_ssim" | "float_vif" | "speed_chroma" if odd => {
+            "float_adm" | "float_ssim" | "float_ms_ssim" | "float_moment" | "float_motion" | "float_vif"
+            | "speed_chroma" | "speed_temporal"
+                if odd =>
+            {
                 return Some(Refusal::Picture(Errno::INVALID));
             }
             "ciede" if odd && format.pixels == Pixels::Yuv444 => {

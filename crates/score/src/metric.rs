@@ -42,7 +42,7 @@ impl Metric {
         if let Some(suffix) = key.strip_prefix(DISTORTION) {
             return Self { name: format!("{JOD}{suffix}"), unit: Unit::Jod };
         }
-        let unit = if begins(&["psnr", "xpsnr", "ciede"]) {
+        let unit = if begins(&["psnr", "xpsnr", "float_psnr", "float_ansnr", "float_anpsnr", "ciede"]) {
             Unit::Decibel
         } else if begins(&["ssimulacra2"]) {
             Unit::Score
@@ -51,6 +51,9 @@ impl Metric {
             "mse",
             "speed_chroma",
             "aim",
+            "speed_temporal",
+            "float_moment",
+            "motion",
             "integer_aim",
             "integer_motion",
             "VMAF_integer_feature_motion",
@@ -115,13 +118,14 @@ mod tests {
 
     #[test]
     fn every_metric_has_its_unit() {
-        let list = "psnr=enable_mse=true;xpsnr;ssimulacra2;cvvdp;float_ssim;float_ms_ssim;psnr_hvs;ciede;cambi;speed_chroma;adm;float_adm;vif;motion";
+        let list = "psnr=enable_mse=true;xpsnr;ssimulacra2;cvvdp;float_ssim;float_ms_ssim;psnr_hvs;ciede;cambi;speed_chroma;adm;float_adm;vif;motion;\
+                    float_psnr;float_ansnr;float_moment;float_motion;speed_temporal";
         let features = feature_list::parse(list, &[]).unwrap().into_iter().flat_map(|of| of.features(true));
         for key in features.map(|feature| feature.key) {
             let expected = match key.as_str() {
                 "ssimulacra2" => Unit::Score,
                 "cvvdp_q" => Unit::Jod,
-                _ if key.contains("psnr") || key == "ciede2000" => Unit::Decibel,
+                _ if key.contains("psnr") || key == "float_ansnr" || key == "ciede2000" => Unit::Decibel,
                 _ if key.contains("ssim") || key.contains("adm") || key.contains("vif") => Unit::Share,
                 _ => Unit::Amount,
             };

@@ -7,6 +7,7 @@
 //! its sums, each in a file per metric as well.
 
 pub(crate) mod adm;
+pub(crate) mod ansnr;
 pub(crate) mod cambi;
 pub(crate) mod ciede;
 pub(crate) mod cvvdp;
@@ -16,9 +17,12 @@ pub mod feature;
 pub mod feature_list;
 pub(crate) mod fixed;
 pub(crate) mod float_adm;
+pub(crate) mod float_motion;
 pub(crate) mod float_vif;
 mod metric;
+pub(crate) mod moments;
 pub(crate) mod motion;
+mod null;
 pub(crate) mod options;
 pub mod pairwise;
 pub(crate) mod psnr;

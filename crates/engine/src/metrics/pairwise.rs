@@ -6,6 +6,7 @@
 use std::collections::VecDeque;
 
 use super::extractor::Extractor;
+use super::float_motion::{FloatMotion, FloatMotionOptions};
 use super::motion::{Motion, MotionOptions};
 use super::score::{OptionsError, Scorer, Source};
 use super::work::{FrameSums, Work};
@@ -52,6 +53,17 @@ impl Pairwise {
     /// Returns how motion follows from the differences to earlier pictures, if this is the extractor of motion.
     pub fn motion(&self) -> Option<MotionRule> {
         self.extractor.options_as::<MotionOptions>().map(|options| MotionRule { options: *options })
+    }
+
+    /// Returns how floating-point motion follows from the differences to earlier pictures, if this is its extractor, whose
+    /// work is part of this.
+    pub fn float_motion(&self, work: &Work) -> Option<FloatMotionRule> {
+        let options = *self.extractor.options_as::<FloatMotionOptions>()?;
+        let index = work.get::<FloatMotion>().and_then(|work| {
+            let wanted = options.difference();
+            work.iter().position(|difference| *difference == wanted)
+        });
+        Some(FloatMotionRule { options, index: index.unwrap_or(0) })
     }
 }
 
@@ -101,5 +113,36 @@ impl MotionRule {
     /// Returns `motion3`, before averaging, where `motion2` is this.
     pub fn blend(&self, motion2: f64) -> f64 {
         self.options.blend(motion2)
+    }
+}
+
+/// How floating-point motion follows from the differences to earlier reference pictures.
+#[derive(Clone, Copy, Debug)]
+pub struct FloatMotionRule {
+    options: FloatMotionOptions,
+    /// Index of the difference among those that are computed.
+    index: usize,
+}
+
+impl FloatMotionRule {
+    /// Returns true if all values are 0, and no picture is compared.
+    pub fn is_zero(&self) -> bool {
+        self.options.force_zero
+    }
+
+    /// Returns the difference to the earlier picture; 0 where there is none.
+    pub fn difference(&self, sums: &FrameSums) -> f64 {
+        let sum = sums.get::<FloatMotion>().and_then(|sums| sums.get(self.index).copied().flatten());
+        sum.unwrap_or(0.0)
+    }
+
+    /// Returns `motion` of a picture with this difference, or `motion2` where it is the lesser of two.
+    pub fn limited(&self, difference: f64) -> f64 {
+        self.options.limited(difference)
+    }
+
+    /// Returns `motion3` where `motion2` is of this difference.
+    pub fn blended(&self, difference: f64) -> f64 {
+        self.options.blended(difference)
     }
 }

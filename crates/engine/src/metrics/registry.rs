@@ -5,8 +5,8 @@
 use super::extractor::Extractor;
 use super::metric::Metric;
 use super::{
-    adm, cambi, ciede, cvvdp, damage, float_adm, float_vif, motion, psnr, psnr_hvs, speed, ssim, ssimulacra2,
-    vif, xpsnr,
+    adm, ansnr, cambi, ciede, cvvdp, damage, float_adm, float_motion, float_vif, moments, motion, null, psnr,
+    psnr_hvs, speed, ssim, ssimulacra2, vif, xpsnr,
 };
 
 /// An entry of the list of metrics.
@@ -33,6 +33,7 @@ pub const METRICS: &[Registration] = &[
     Registration::of::<psnr::Psnr>(&[Extractor::of::<psnr::PsnrOptions>]),
     Registration::of::<xpsnr::Xpsnr>(&[Extractor::of::<xpsnr::XpsnrOptions>]),
     Registration::of::<speed::Speed>(&[Extractor::of::<speed::SpeedOptions>]),
+    Registration::of::<speed::temporal::SpeedTemporal>(&[Extractor::of::<speed::temporal::TemporalOptions>]),
     Registration::of::<ssim::Ssim>(&[
         Extractor::of::<ssim::SsimOptions>,
         Extractor::of::<ssim::MsSsimOptions>,
@@ -42,6 +43,13 @@ pub const METRICS: &[Registration] = &[
     Registration::of::<cambi::Cambi>(&[Extractor::of::<cambi::CambiOptions>]),
     Registration::of::<ssimulacra2::Ssimulacra2>(&[Extractor::of::<ssimulacra2::Ssimulacra2Options>]),
     Registration::of::<cvvdp::Cvvdp>(&[Extractor::of::<cvvdp::CvvdpOptions>]),
+    Registration::of::<float_motion::FloatMotion>(&[Extractor::of::<float_motion::FloatMotionOptions>]),
+    Registration::of::<moments::Moments>(&[
+        Extractor::of::<moments::FloatPsnrOptions>,
+        Extractor::of::<moments::MomentOptions>,
+        Extractor::of::<null::NullOptions>,
+    ]),
+    Registration::of::<ansnr::Ansnr>(&[Extractor::of::<ansnr::AnsnrOptions>]),
 ];
 
 impl Extractor {

@@ -31,13 +31,15 @@ fn features(name: &str, options: &[(&str, &str)]) -> Vec<Feature> {
     Feature::resolve(name, options.iter().copied()).unwrap().extractor.features(false)
 }
 
-fn session(features: &[Feature], geometry: Geometry) -> Result<Session, EngineError> {
+/// Prepares a session for frames of a geometry.
+pub fn session(features: &[Feature], geometry: Geometry) -> Result<Session, EngineError> {
     let plan = Plan::new(vec![], features, ScoreOptions::default()).unwrap();
     let mut session = Session::new(Arc::new(plan), backend(), 1);
     session.prepare(geometry, &[None]).map(|()| session)
 }
 
-fn geometry(clip: &Clip) -> Geometry {
+/// Returns the geometry of the frames of a clip.
+pub fn geometry(clip: &Clip) -> Geometry {
     let (half_w, half_h) = clip.halved;
     let chroma =
         Some((clip.width.div_ceil(1 << u32::from(half_w)), clip.height.div_ceil(1 << u32::from(half_h))));
@@ -69,7 +71,7 @@ fn picture<'a>(geometry: Geometry, components: &'a [(Vec<u8>, usize); 3]) -> Pic
 }
 
 /// Returns all values of a clip frame by frame, their totals, and the session.
-fn run(clip: &Clip, features: &[Feature]) -> (Session, Vec<Vec<f64>>, Totals) {
+pub fn run(clip: &Clip, features: &[Feature]) -> (Session, Vec<Vec<f64>>, Totals) {
     let geometry = geometry(clip);
     let mut session = session(features, geometry).unwrap();
     let mut values = vec![];
@@ -84,6 +86,8 @@ fn run(clip: &Clip, features: &[Feature]) -> (Session, Vec<Vec<f64>>, Totals) {
     while session.in_flight() > 0 {
         values.extend(session.collect().unwrap());
     }
+    session.end_run(false);
+    values.extend(session.collect().unwrap());
     let mut totals = Totals::default();
     values.iter().for_each(|pair| totals += &pair.totals);
     let values = values.into_iter().map(|pair| pair.values.unwrap()).collect();

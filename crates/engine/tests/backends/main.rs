@@ -9,6 +9,7 @@ mod clip;
 mod cvvdp;
 mod device;
 mod features;
+mod float;
 mod float_adm;
 mod float_vif;
 mod gpu;
@@ -28,6 +29,7 @@ const FEATURES: &[Function] = functions![
     features::ssim_and_ms_ssim_share_what_they_have_in_common,
     features::frames_that_a_metric_is_not_defined_for_are_refused,
     features::rgb_is_refused_by_metrics_of_luma,
+    float::features_are_those_of_netflixs_library,
     cvvdp::is_that_of_its_definition,
     cvvdp::of_rgb_is_that_of_its_definition,
     cvvdp::of_parts_is_that_of_the_whole,

@@ -56,6 +56,10 @@ static const char *const names[] = {
 	"Cambi_feature_cambi_score", "cambi", "cambi_source", "cambi_full_reference",
 	"Speed_chroma_feature_speed_chroma_u_score", "Speed_chroma_feature_speed_chroma_v_score",
 	"Speed_chroma_feature_speed_chroma_uv_score", "speed_chroma_u", "speed_chroma_v", "speed_chroma_uv",
+	"float_psnr", "float_ansnr", "float_anpsnr",
+	"float_moment_ref1st", "float_moment_dis1st", "float_moment_ref2nd", "float_moment_dis2nd",
+	"VMAF_feature_motion_score", "VMAF_feature_motion2_score", "VMAF_feature_motion3_score",
+	"Speed_temporal_feature_speed_temporal_score",
 };
 
 static uint32_t state;

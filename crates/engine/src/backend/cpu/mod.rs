@@ -8,6 +8,7 @@
 #![allow(clippy::needless_range_loop, reason = "kernels index several small arrays by one constant range")]
 
 pub(crate) mod adm;
+pub(crate) mod ansnr;
 mod backend;
 pub(crate) mod cambi;
 pub(crate) mod ciede;
@@ -15,12 +16,15 @@ pub(crate) mod cvvdp;
 pub(crate) mod damage;
 mod filter;
 pub(crate) mod float_adm;
+pub(crate) mod float_motion;
 pub(crate) mod float_vif;
 mod import;
 mod log2;
 mod luma;
 mod metric;
+pub(crate) mod moments;
 pub(crate) mod motion;
+mod ordered;
 pub(crate) mod plane;
 pub(crate) mod psnr;
 pub(crate) mod psnr_hvs;
@@ -28,6 +32,7 @@ pub(crate) mod scale;
 pub(crate) mod simd;
 mod slot;
 pub(crate) mod speed;
+pub(crate) mod speed_temporal;
 pub(crate) mod ssim;
 pub(crate) mod ssimulacra2;
 pub(crate) mod vif;
@@ -52,8 +57,12 @@ static METRICS: [Registration; metrics::METRICS.len()] = [
     Registration::of::<ciede::Ciede>(),
     Registration::of::<psnr_hvs::PsnrHvs>(),
     Registration::of::<speed::Speed>(),
+    Registration::of::<speed_temporal::SpeedTemporal>(),
     Registration::of::<motion::Motion>(),
+    Registration::of::<float_motion::FloatMotion>(),
     Registration::of::<psnr::Psnr>(),
+    Registration::of::<moments::Moments>(),
+    Registration::of::<ansnr::Ansnr>(),
     Registration::of::<xpsnr::Xpsnr>(),
 ];
 

@@ -6,7 +6,7 @@ use rayon::prelude::*;
 
 use super::filter::load_samples;
 use super::metric::{Metric, Pictures, Setup};
-use super::simd::{Lanes, Level, dispatch};
+use super::simd::{Lanes, Level, dispatch, each};
 use crate::backend::BackendError;
 use crate::backend::cpu::plane::{Plane, PlaneGroup, Sample};
 use crate::frame::Geometry;
@@ -65,8 +65,9 @@ fn all<T: Sample>(
     sigmas: &[f32],
     planes: &[Plane<'_, T>],
 ) -> Vec<PlaneStatistics> {
-    let moments = planes.par_iter().with_max_len(1).map(|plane| moments(level, layout, *plane));
-    PlaneStatistics::of(moments.collect(), sigmas)
+    let of_plane =
+        |plane: &Plane<'_, T>| moments(level, layout, Samples { plane: *plane, unit: layout.unit });
+    PlaneStatistics::of(planes.par_iter().with_max_len(1).map(of_plane).collect(), sigmas)
 }
 
 /// Pairs the statistics of the first plane, the reference's, with each of the others.
@@ -76,26 +77,71 @@ fn pairs(statistics: Vec<PlaneStatistics>) -> impl Iterator<Item = [PlaneStatist
     statistics.filter_map(move |distorted| Some([reference.clone()?, distorted]))
 }
 
-fn moments<T: Sample>(level: Level, layout: &Layout, plane: Plane<'_, T>) -> PlaneMoments {
-    let image = less_local_mean(layout, &downscale(level, layout, plane));
+/// A plane of numbers that are made of samples.
+pub trait Numbers: Copy + Sync {
+    /// Returns the numbers in a row.
+    fn width(self) -> usize;
+
+    /// Computes a number.
+    fn at(self, x: usize, y: usize) -> f32;
+
+    /// Computes `2 N` numbers of a row from column `x` on. Those after its end are meaningless.
+    ///
+    /// # Safety
+    ///
+    /// The CPU must have the instructions of `V`.
+    unsafe fn some<V: Lanes>(self, x: usize, y: usize) -> [V::F; 2];
+}
+
+/// Samples of a plane in 8-bit steps, less 128.
+#[derive(Clone, Copy)]
+struct Samples<'a, T> {
+    plane: Plane<'a, T>,
+    unit: f32,
+}
+
+impl<T: Sample> Numbers for Samples<'_, T> {
+    fn width(self) -> usize {
+        self.plane.width()
+    }
+
+    fn at(self, x: usize, y: usize) -> f32 {
+        let sample: i32 = self.plane.row(y).at(x).into();
+        sample as f32 * self.unit - 128.0
+    }
+
+    #[inline(always)]
+    unsafe fn some<V: Lanes>(self, x: usize, y: usize) -> [V::F; 2] {
+        // SAFETY: the CPU has the instructions, as the caller has promised.
+        unsafe {
+            let (unit, middle) = (V::splat_f32(self.unit), V::splat_f32(128.0));
+            let samples = V::widen_u16(load_samples::<V, T>(self.plane.row(y), x));
+            each!(half in [samples[0], samples[1]] => V::sub_f32(V::mul_f32(V::to_f32(half), unit), middle))
+        }
+    }
+}
+
+/// Computes the moments of a plane. Runs in the current rayon pool.
+pub fn moments(level: Level, layout: &Layout, numbers: impl Numbers) -> PlaneMoments {
+    let image = less_local_mean(layout, &downscale(level, layout, numbers));
     let covariance = covariance(level, layout, &image, means(layout, &image));
     PlaneMoments::new(covariance, &image, layout.blocks)
 }
 
 /// Computes the small image.
-fn downscale<T: Sample>(level: Level, layout: &Layout, plane: Plane<'_, T>) -> Vec<f32> {
+fn downscale<N: Numbers>(level: Level, layout: &Layout, numbers: N) -> Vec<f32> {
     let width = layout.x.size;
     let mut image = vec![0.0; width * layout.y.size];
     image.par_chunks_mut(width * BAND).enumerate().for_each_init(Vec::new, |line, (band, rows)| {
         for (i, row) in rows.chunks_mut(width).enumerate() {
-            small_row::<T>(level, layout, plane, band * BAND + i, line, row);
+            small_row::<N>(level, layout, numbers, band * BAND + i, line, row);
         }
     });
     image
 }
 
-dispatch!(fn small_row[T: Sample](layout: &Layout, plane: Plane<'_, T>, y: usize, line: &mut Vec<f32>,
-    row: &mut [f32]) -> () = process[T]);
+dispatch!(fn small_row[N: Numbers](layout: &Layout, numbers: N, y: usize, line: &mut Vec<f32>,
+    row: &mut [f32]) -> () = process[N]);
 
 /// Computes row `y` of the small image. `line` is working memory for the vertical filter.
 ///
@@ -103,9 +149,9 @@ dispatch!(fn small_row[T: Sample](layout: &Layout, plane: Plane<'_, T>, y: usize
 ///
 /// The CPU must have the instructions of `V`, which `dispatch!` sees to.
 #[inline(always)]
-unsafe fn process<V: Lanes, T: Sample>(
+unsafe fn process<V: Lanes, N: Numbers>(
     layout: &Layout,
-    plane: Plane<'_, T>,
+    numbers: N,
     y: usize,
     line: &mut Vec<f32>,
     row: &mut [f32],
@@ -113,18 +159,16 @@ unsafe fn process<V: Lanes, T: Sample>(
     let taps = &layout.low_pass[..];
     if layout.x.spread == 1 {
         let rows = &layout.y.sources[y * taps.len()..][..taps.len()];
-        line.resize(plane.width().next_multiple_of(2 * V::N), 0.0);
+        line.resize(numbers.width().next_multiple_of(2 * V::N), 0.0);
         // SAFETY: the CPU has the instructions, as the caller has promised, and the line has room for whole pairs of
         // vectors.
         unsafe {
-            let (unit, middle) = (V::splat_f32(layout.unit), V::splat_f32(128.0));
-            for x in (0..plane.width()).step_by(2 * V::N) {
+            for x in (0..numbers.width()).step_by(2 * V::N) {
                 let mut sums = [V::splat_f32(0.0); 2];
                 for (source, tap) in rows.iter().zip(taps) {
-                    let samples = V::widen_u16(load_samples::<V, T>(plane.row(source.index as usize), x));
+                    let values = numbers.some::<V>(x, source.index as usize);
                     for half in 0..2 {
-                        let value = V::sub_f32(V::mul_f32(V::to_f32(samples[half]), unit), middle);
-                        sums[half] = V::add_f32(sums[half], V::mul_f32(V::splat_f32(*tap), value));
+                        sums[half] = V::add_f32(sums[half], V::mul_f32(V::splat_f32(*tap), values[half]));
                     }
                 }
                 for half in 0..2 {
@@ -146,11 +190,9 @@ unsafe fn process<V: Lanes, T: Sample>(
             for (sum, columns) in line.iter_mut().zip(layout.x.sources.chunks_exact(layout.x.spread)) {
                 let (mut value, mut total) = (0f32, 0f32);
                 for y in rows {
-                    let samples = plane.row(y.index as usize);
                     for x in columns {
                         let weight = y.weight * x.weight;
-                        let sample: i32 = samples.at(x.index as usize).into();
-                        value += (sample as f32 * layout.unit - 128.0) * weight;
+                        value += numbers.at(x.index as usize, y.index as usize) * weight;
                         total += weight;
                     }
                 }
@@ -327,6 +369,10 @@ mod tests {
         options.scaling().unwrap().layout(geometry(width, height, bits)).unwrap()
     }
 
+    fn numbers<'a, T: Sample>(plane: Plane<'a, T>, layout: &Layout) -> Samples<'a, T> {
+        Samples { plane, unit: layout.unit }
+    }
+
     /// Returns texture with grain, which is finer in the reference.
     fn textured(component: usize, distorted: bool, width: usize, height: usize, bits: u32) -> Picture {
         Picture::new(width, height, bits, |x, y| {
@@ -486,8 +532,8 @@ mod tests {
                     let expected = naive(&layout, &picture);
                     for level in Level::available() {
                         let found = match bits {
-                            8 => downscale(level, &layout, picture.bytes().plane()),
-                            _ => downscale(level, &layout, picture.words().plane()),
+                            8 => downscale(level, &layout, numbers(picture.bytes().plane(), &layout)),
+                            _ => downscale(level, &layout, numbers(picture.words().plane(), &layout)),
                         };
                         assert_eq!(found, expected, "{level:?} {width}x{height} {bits}");
                     }
@@ -506,8 +552,9 @@ mod tests {
             let samples = picture.samples();
             let in_range = Plane::new(&samples, width, height, width).unwrap();
             for level in Level::available() {
-                let found = downscale(level, &layout, picture.words().plane());
-                assert_eq!(found, downscale(level, &layout, in_range), "{level:?} {prescale_method:?}");
+                let found = downscale(level, &layout, numbers(picture.words().plane(), &layout));
+                let expected = downscale(level, &layout, numbers(in_range, &layout));
+                assert_eq!(found, expected, "{level:?} {prescale_method:?}");
             }
         }
     }

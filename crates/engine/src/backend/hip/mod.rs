@@ -6,6 +6,7 @@
 //! has a file here that launches its kernels, and is registered in `METRICS`.
 
 mod adm;
+mod ansnr;
 mod backend;
 mod cambi;
 mod capabilities;
@@ -15,12 +16,15 @@ mod cvvdp;
 mod damage;
 mod fetch;
 mod float_adm;
+mod float_motion;
 mod float_vif;
 mod frame;
 mod images;
 mod inverse;
 mod metric;
+mod moments;
 mod motion;
+mod ordered;
 mod pictures;
 mod psnr;
 mod psnr_hvs;
@@ -29,6 +33,7 @@ mod self_test;
 mod shared;
 mod slot;
 mod speed;
+mod speed_temporal;
 mod ssim;
 mod ssimulacra2;
 mod targets;
@@ -52,9 +57,13 @@ static METRICS: [Registration; metrics::METRICS.len()] = [
     Registration::of::<adm::Adm>(),
     Registration::of::<float_adm::FloatAdm>(),
     Registration::of::<motion::Motion>(),
+    Registration::of::<float_motion::FloatMotion>(),
     Registration::of::<psnr::Psnr>(),
+    Registration::of::<moments::Moments>(),
+    Registration::of::<ansnr::Ansnr>(),
     Registration::of::<xpsnr::Xpsnr>(),
     Registration::of::<speed::Speed>(),
+    Registration::of::<speed_temporal::SpeedTemporal>(),
     Registration::of::<cambi::Cambi>(),
     Registration::of::<ssim::Ssim>(),
     Registration::of::<psnr_hvs::PsnrHvs>(),

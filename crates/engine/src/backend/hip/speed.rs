@@ -15,14 +15,15 @@ use crate::metrics::speed::{
     SpeedSums, SpeedWork,
 };
 
-const THREADS: u32 = 128;
+pub(super) const THREADS: u32 = 128;
 /// Threads per block of the kernel for covariances.
 const COMPARERS: u32 = 256;
 /// Threads per block of the kernel for variances.
 const SOLVERS: u32 = 512;
-const PLANES: usize = 4;
+/// Planes of a pair.
+pub(super) const PLANES: usize = 4;
 /// Samples of the small image per block.
-const TILE: usize = 32;
+pub(super) const TILE: usize = 32;
 /// Number of covariances of a plane. A block computes those of two rows of the block of samples.
 const PAIRS: usize = ELEMENTS * (ELEMENTS + 1) / 2;
 const PARTS: u32 = (BLOCK * (BLOCK + 1) / 2) as u32;
@@ -39,7 +40,7 @@ shared! {
 shared! {
     "speed.hip"
     /// Parameters that turn a plane into a small image.
-    struct SpeedScaling: 56 {
+    pub(super) struct SpeedScaling: 56 {
         [0] x: u64,
         [8] y: u64,
         [16] taps: u64,
@@ -56,7 +57,7 @@ shared! {
 shared! {
     "speed.hip"
     /// Parameters for subtracting the local mean from a small image.
-    struct SpeedMean: 32 {
+    pub(super) struct SpeedMean: 32 {
         [0] taps: u64,
         [8] width: i32,
         [12] height: i32,
@@ -66,16 +67,16 @@ shared! {
 }
 
 /// Tables for one scaling of the planes.
-struct ScalingTables {
-    layout: Layout,
+pub(super) struct ScalingTables {
+    pub layout: Layout,
     /// Device memory of the tables.
     _tables: DeviceBuffer,
-    scaling: SpeedScaling,
+    pub scaling: SpeedScaling,
     mean: SpeedMean,
 }
 
 impl ScalingTables {
-    fn new(device: &Arc<Device>, layout: Layout, bits: u32) -> Result<Self, Error> {
+    pub fn new(device: &Arc<Device>, layout: Layout, bits: u32) -> Result<Self, Error> {
         let mut tables = vec![];
         let mut at = vec![];
         for axis in [&layout.x, &layout.y] {
@@ -123,72 +124,64 @@ impl ScalingTables {
         let (width, height) = self.layout.used();
         PLANES * width * height * size_of::<f32>()
     }
+
+    /// Returns the bytes of the scratch of a pair.
+    pub fn scratch(&self) -> usize {
+        self.images() + self.fields()
+    }
+}
+
+/// The kernels that compute sums of small images.
+pub(super) struct Statistics {
+    mean: Kernel,
+    covariance: Kernel,
+    variances: Kernel,
+}
+
+impl Statistics {
+    pub fn new(device: &Arc<Device>) -> Result<Self, Error> {
+        let kernel = |name, threads| Kernel::new(device, "speed", name, threads);
+        Ok(Self {
+            mean: kernel("speed_mean", THREADS)?,
+            covariance: kernel("speed_covariance", COMPARERS)?,
+            variances: kernel("speed_variances", SOLVERS)?,
+        })
+    }
+
+    /// Computes the sums of `planes` small images: of all, or of those of distorted pictures.
+    pub fn launch(
+        &self,
+        stream: &Stream,
+        tables: &ScalingTables,
+        planes: u32,
+        [images, sums]: [u64; 2],
+    ) -> Result<(), Error> {
+        let (mean, stride) = (tables.mean, 2 * plane_sums(&tables.layout) as u32);
+        let ([width, height], fields) = (mean.used, images + tables.images() as u64);
+        let grid = ((width * height) as u32).div_ceil(THREADS);
+        // SAFETY: the parameters of speed_mean, and of speed_covariance and speed_variances.
+        unsafe {
+            self.mean.launch(stream, (grid, planes), arguments![images, mean, planes, fields])?;
+            for (kernel, blocks) in [(&self.covariance, PARTS), (&self.variances, 1)] {
+                let given = arguments![fields, width, height, stride, planes, sums];
+                kernel.launch(stream, (blocks, planes), given)?;
+            }
+        }
+        Ok(())
+    }
 }
 
 /// Returns the number of sums of a plane. Each holds two singles: first the covariances, then 1 if they are regular,
 /// then the variance of each block.
-fn plane_sums(layout: &Layout) -> usize {
+pub(super) fn plane_sums(layout: &Layout) -> usize {
     (PAIRS + 1 + layout.blocks.0 * layout.blocks.1).div_ceil(2)
 }
 
 pub struct Speed {
     small: Kernel,
-    mean: Kernel,
-    covariance: Kernel,
-    variances: Kernel,
+    statistics: Statistics,
     scalings: Vec<ScalingTables>,
     sigmas: Vec<f32>,
-}
-
-impl Speed {
-    /// Returns the scalings of a pair with the addresses of their small images, of these less their local means, and of
-    /// their sums.
-    fn places(&self, at: Addresses) -> impl Iterator<Item = (&ScalingTables, [u64; 3])> {
-        let (mut scratch, mut sums) = (at.scratch, at.sums);
-        self.scalings.iter().map(move |scaling| {
-            let images = scratch;
-            let place = [images, images + scaling.images() as u64, sums];
-            scratch = place[1] + scaling.fields() as u64;
-            sums += (PLANES * plane_sums(&scaling.layout) * 8) as u64;
-            (scaling, place)
-        })
-    }
-
-    /// Launches the kernels for the small images of pair `i` less their local means.
-    fn launch_fields(&self, stream: &Stream, pairs: Pairs, i: usize) -> Result<(), Error> {
-        let (at, planes) = (pairs.pair(i), planes_of(i));
-        for (scaling, [images, fields, _]) in self.places(at) {
-            let (layout, mean) = (&scaling.layout, scaling.mean);
-            let tiles = layout.x.size.div_ceil(TILE) as u32;
-            let [width, height] = mean.used;
-            // SAFETY: the parameters of speed_small_u8 and speed_small_u16, and of speed_mean.
-            unsafe {
-                let grid = (tiles, planes * layout.y.size as u32);
-                self.small.launch(stream, grid, arguments![at.frame, scaling.scaling, planes, images])?;
-                let grid = ((width * height) as u32).div_ceil(THREADS);
-                self.mean.launch(stream, (grid, planes), arguments![images, mean, planes, fields])?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Launches a kernel that computes sums. `blocks`: blocks per plane.
-    fn launch_sums(
-        &self,
-        kernel: &Kernel,
-        blocks: u32,
-        stream: &Stream,
-        pairs: Pairs,
-        i: usize,
-    ) -> Result<(), Error> {
-        let planes = planes_of(i);
-        self.places(pairs.pair(i)).try_for_each(|(ScalingTables { layout, mean, .. }, [_, fields, sums])| {
-            let ([width, height], stride) = (mean.used, 2 * plane_sums(layout) as u32);
-            let given = arguments![fields, width, height, stride, planes, sums];
-            // SAFETY: the parameters of speed_covariance and speed_variances.
-            unsafe { kernel.launch(stream, (blocks, planes), given) }
-        })
-    }
 }
 
 /// Returns the number of planes that are computed with pair `i`: all for the first pair, later only those of the
@@ -216,23 +209,21 @@ impl Metric for Speed {
 
     fn prepare(work: &SpeedWork, setup: &Setup<'_>) -> Result<Self, BackendError> {
         let Setup { device, geometry, .. } = *setup;
-        let kernel = |name, threads| Kernel::new(device, "speed", name, threads);
         let scaling = |scaling: &speed::PlaneScaling| {
             let layout = scaling.layout(geometry).map_err(metrics::Misfit::from)?;
             Ok::<_, BackendError>(ScalingTables::new(device, layout, geometry.depth.bits())?)
         };
+        let small = setup.by_sample("speed_small_u8", "speed_small_u16");
         Ok(Self {
             scalings: work.scalings.iter().map(scaling).collect::<Result<_, _>>()?,
             sigmas: work.sigmas.clone(),
-            small: kernel(setup.by_sample("speed_small_u8", "speed_small_u16"), THREADS)?,
-            mean: kernel("speed_mean", THREADS)?,
-            covariance: kernel("speed_covariance", COMPARERS)?,
-            variances: kernel("speed_variances", SOLVERS)?,
+            small: Kernel::new(device, "speed", small, THREADS)?,
+            statistics: Statistics::new(device)?,
         })
     }
 
     fn scratch(&self) -> usize {
-        self.scalings.iter().map(|scaling| scaling.images() + scaling.fields()).sum()
+        self.scalings.iter().map(ScalingTables::scratch).sum()
     }
 
     fn sums(&self) -> usize {
@@ -242,9 +233,19 @@ impl Metric for Speed {
     fn launch(&self, stream: &Stream, pairs: Pairs) -> Result<(), Error> {
         // The pairs share their scratch, so they run one after the other.
         (0..pairs.count).try_for_each(|i| {
-            self.launch_fields(stream, pairs, i)?;
-            self.launch_sums(&self.covariance, PARTS, stream, pairs, i)?;
-            self.launch_sums(&self.variances, 1, stream, pairs, i)
+            let Addresses { frame, scratch: mut images, mut sums } = pairs.pair(i);
+            let planes = planes_of(i);
+            for tables in &self.scalings {
+                let layout = &tables.layout;
+                let grid = (layout.x.size.div_ceil(TILE) as u32, planes * layout.y.size as u32);
+                let given = arguments![frame, tables.scaling, planes, images];
+                // SAFETY: the parameters of speed_small_u8 and speed_small_u16.
+                unsafe { self.small.launch(stream, grid, given)? };
+                self.statistics.launch(stream, tables, planes, [images, sums])?;
+                images += tables.scratch() as u64;
+                sums += (PLANES * plane_sums(layout) * 8) as u64;
+            }
+            Ok(())
         })
     }
 
@@ -281,7 +282,7 @@ fn covariance(sums: &[u64]) -> Covariance {
 }
 
 /// Reads all sums of a plane.
-fn moments(layout: &Layout, sums: &[u64]) -> PlaneMoments {
+pub(super) fn moments(layout: &Layout, sums: &[u64]) -> PlaneMoments {
     let numbers: &[f32] = bytemuck::cast_slice(sums);
     let variances = &numbers[PAIRS + 1..][..layout.blocks.0 * layout.blocks.1];
     let variances = (numbers[PAIRS] != 0.0).then(|| variances.to_vec());

@@ -8,6 +8,7 @@
 mod entropy;
 mod four;
 mod linear;
+pub mod temporal;
 
 use std::f64::consts::PI;
 
@@ -17,7 +18,7 @@ use super::metric::{self, Metric};
 use super::options::{Options, Row, float, name, number};
 use super::score::{OptionsError, Scorer, Source, plain};
 use super::work::{Work, place};
-use crate::frame::Geometry;
+use crate::frame::{BitDepth, Geometry};
 
 /// Width and height of a block.
 pub const BLOCK: usize = 5;
@@ -174,9 +175,13 @@ impl PlaneScaling {
         self.prescale.map_or(samples, |(factor, _)| (samples as f64 * factor + 0.5) as usize)
     }
 
-    /// Returns the size of the planes of this geometry if they have statistics.
+    /// Returns the size of the chroma planes of this geometry if they have statistics.
     fn fits(&self, geometry: Geometry) -> Result<(usize, usize), SpeedMisfit> {
-        let (width, height) = geometry.without_half_samples().chroma.ok_or(SpeedMisfit::NoChroma)?;
+        self.fits_plane(geometry.without_half_samples().chroma.ok_or(SpeedMisfit::NoChroma)?)
+    }
+
+    /// Returns the size of a plane if it has statistics.
+    fn fits_plane(&self, (width, height): (usize, usize)) -> Result<(usize, usize), SpeedMisfit> {
         let enough = |samples: usize| self.prescaled(samples) >> DECIMATION >= BLOCK;
         if enough(width) && enough(height) {
             return Ok((width, height));
@@ -185,9 +190,13 @@ impl PlaneScaling {
         Err(SpeedMisfit::TooSmall { width, height, min })
     }
 
-    /// Computes the tables for frames of this geometry.
+    /// Computes the tables for the chroma planes of this geometry.
     pub fn layout(&self, geometry: Geometry) -> Result<Layout, SpeedMisfit> {
-        let (width, height) = self.fits(geometry)?;
+        Ok(self.layout_of(self.fits(geometry)?, geometry.depth))
+    }
+
+    /// Computes the tables for a plane that fits.
+    fn layout_of(&self, (width, height): (usize, usize), depth: BitDepth) -> Layout {
         let size = filter_size(9, self.kernel_scale);
         let small = filter_size(2, self.kernel_scale);
         // An axis that keeps its size is resampled if the other one is.
@@ -195,15 +204,15 @@ impl PlaneScaling {
         let method = self.prescale.filter(|_| resampled).map(|(_, method)| method);
         let [x, y] = [width, height].map(|samples| self.axis(samples, size, method));
         let blocks = (x.size / BLOCK, y.size / BLOCK);
-        Ok(Layout {
+        Layout {
             blocks,
             low_pass: gaussian(size, (2.0 * size as f64 / 5.0) as f32),
             local_mean: gaussian(small, small as f32 / 5.0),
             normalised: method == Some(Method::Lanczos4),
-            unit: 1.0 / (1u32 << (geometry.depth.bits() - 8)) as f32,
+            unit: depth.unit(),
             x,
             y,
-        })
+        }
     }
 
     /// Computes the sources of an axis of `samples` samples for a low-pass filter of this length.
@@ -283,6 +292,13 @@ pub fn reflect(i: isize, n: usize) -> usize {
 pub fn filter_size(taps: u32, kernel_scale: f64) -> usize {
     let size = (taps as f32 * kernel_scale as f32).ceil() as usize;
     (size | 1).max(3)
+}
+
+/// Returns the samples, of `from`, that make the resampled ones, all `to` of them in turn.
+pub fn resampled(method: Method, from: usize, to: usize) -> Vec<Sample> {
+    let mut sources = vec![];
+    (0..to).for_each(|i| resample(Some(method), i, from, to, &mut sources));
+    sources
 }
 
 /// Appends the samples, of `from`, that make sample `i` of `to` resampled ones.
@@ -567,7 +583,6 @@ impl Source for SpeedSource {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::frame::BitDepth;
 
     fn misfit(options: SpeedOptions, chroma: Option<(usize, usize)>) -> Option<SpeedMisfit> {
         let depth = BitDepth::new(8).unwrap();
