@@ -172,9 +172,7 @@ impl Metric for FloatAdm {
             return Err(BackendError::CpuOnly("float_adm with an adm_p_norm other than 3"));
         }
         let Some(inverses) = inverses() else {
-            return Err(BackendError::CpuOnly(
-                "float_adm, beside a processor with this approximate reciprocal,",
-            ));
+            return Err(BackendError::CpuOnly("float_adm with the approximate reciprocal of this processor"));
         };
         let device = setup.device;
         let table = || DeviceBuffer::holding(device, "a table", bytes_of(inverses));
