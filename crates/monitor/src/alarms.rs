@@ -31,6 +31,8 @@ const FOLLOWING: [&str; 10] = [
     audio::SILENCE,
     audio::LOUDNESS,
 ];
+/// Time, beyond that for a silent source to fail, after which an alarm of an earlier run ends if it is not raised again.
+const RESUME_TIMEOUT: Duration = Duration::from_secs(60);
 /// Time for which a drop-out is held back, after which a dead sender shows.
 const DROPOUT_HOLD: Duration = Duration::from_secs(1);
 /// Time beyond that for a silent source to fail, after which alarms are held back no longer.
@@ -49,7 +51,7 @@ pub enum Severity {
 }
 
 /// An acknowledgement.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Acknowledged {
     pub by: String,
     /// Seconds since 1970.
@@ -57,7 +59,7 @@ pub struct Acknowledged {
 }
 
 /// An active alarm.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Alarm {
     #[serde(flatten)]
     pub about: About,
@@ -70,6 +72,9 @@ pub struct Alarm {
     /// Time since which it is held back.
     #[serde(skip)]
     held: Option<Instant>,
+    /// Time until which an alarm of an earlier run of the program is waited for to be raised again.
+    #[serde(skip)]
+    resumed: Option<Instant>,
 }
 
 /// Part of an alarm that its events have, too.
@@ -88,6 +93,11 @@ impl Alarm {
     /// Returns true if it was announced.
     pub fn is_announced(&self) -> bool {
         self.held.is_none() && self.about.follows.is_none()
+    }
+
+    /// Returns true if its beginning is an event already.
+    pub fn has_begun(&self) -> bool {
+        self.held.is_none()
     }
 
     fn entry(&self, state: &str, text: String) -> Entry {
@@ -112,7 +122,8 @@ impl Alarm {
 impl State {
     /// Begins an alarm, unless it is active. Its event may be held back.
     pub fn raise(&mut self, label: &str, kind: &str, text: String, still: Option<u64>) {
-        if self.alarms.iter().any(|alarm| alarm.label == label && alarm.kind == kind) {
+        if let Some(alarm) = self.alarms.iter_mut().find(|alarm| alarm.label == label && alarm.kind == kind) {
+            alarm.resumed = None;
             return;
         }
         let since = wall_clock();
@@ -121,7 +132,7 @@ impl State {
             About { alarm: self.alarm_number, severity: self.severity(label, kind), since, follows: None };
         let held = FOLLOWING.contains(&kind).then(Instant::now);
         let (label, kind) = (label.to_owned(), kind.to_owned());
-        let alarm = Alarm { about, label, kind, text, still, acknowledged: None, held };
+        let alarm = Alarm { about, label, kind, text, still, acknowledged: None, held, resumed: None };
         if held.is_none() {
             self.add(alarm.beginning());
         }
@@ -141,8 +152,29 @@ impl State {
         self.add(alarm.entry("cleared", text));
     }
 
+    /// Goes on with the alarms of an earlier run of the program, which it did not end.
+    pub fn resume(&mut self, alarms: Vec<Alarm>, now: Instant) {
+        let until = Some(now + self.stall + RESUME_TIMEOUT);
+        self.alarm_number = alarms.iter().map(|alarm| alarm.about.alarm).fold(self.alarm_number, u64::max);
+        self.alarms.extend(alarms.into_iter().map(|alarm| Alarm { resumed: until, ..alarm }));
+    }
+
+    /// Ends alarms of an earlier run that were not raised again.
+    fn end_resumed(&mut self, now: Instant) {
+        let is_over = |alarm: &&Alarm| alarm.resumed.is_some_and(|until| until <= now);
+        let over: Vec<_> = self.alarms.iter().filter(is_over).cloned().collect();
+        for alarm in over {
+            self.clear(
+                &alarm.label,
+                &alarm.kind,
+                "it has not come again since the monitor was started".into(),
+            );
+        }
+    }
+
     /// Announces alarms that were held back and those that no failure explains any more.
     pub fn settle(&mut self, now: Instant) {
+        self.end_resumed(now);
         for i in 0..self.alarms.len() {
             let alarm = &self.alarms[i];
             let cause = if FOLLOWING.contains(&&*alarm.kind) { self.cause(&alarm.label) } else { None };
@@ -292,6 +324,33 @@ mod tests {
         // Silence of another rendition is no reason to wait.
         state.raise("low", "freeze", String::new(), None);
         assert_eq!(events(&state)[4..], [event("low", "freeze", "raised", None)]);
+    }
+
+    #[test]
+    fn alarms_go_on_after_a_restart_of_the_program() {
+        let mut before = channel();
+        before.raise("reference", SOURCE, "no frames arrive".into(), None);
+        before.raise("low", "overload", String::new(), None);
+        let number = before.alarms[0].about.alarm;
+        before.acknowledge(number, "anna");
+        let stored = serde_json::to_vec(&before.alarms).unwrap();
+
+        let (mut state, begin) = (channel(), Instant::now());
+        state.resume(serde_json::from_slice(&stored).unwrap(), begin);
+        assert_eq!(state.alarms.iter().filter(|alarm| alarm.is_announced()).count(), 2);
+        // It goes on under its number, is not announced again, and stays acknowledged.
+        state.raise("reference", SOURCE, "no frames arrive".into(), None);
+        state.settle(begin + Duration::from_secs(60));
+        assert_eq!(events(&state), []);
+        state.settle(begin + Duration::from_secs(80));
+        assert_eq!(events(&state), [event("low", "overload", "cleared", None)]);
+        let [alarm] = &state.alarms[..] else { panic!("{:?}", state.alarms) };
+        assert_eq!(
+            (alarm.about.alarm, alarm.acknowledged.as_ref().map(|by| &*by.by)),
+            (number, Some("anna"))
+        );
+        state.clear("reference", SOURCE, "frames arrive again".into());
+        assert!(state.alarms.is_empty() && events(&state).len() == 2);
     }
 
     #[test]

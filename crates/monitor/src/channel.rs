@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 
 use super::alarm_files::AlarmFiles;
-use super::alarms::CHANNEL;
+use super::alarms::{Alarm, CHANNEL};
 use super::backoff::Backoff;
 use super::pipeline::{End, Pipeline};
 use super::settings::Channel;
@@ -59,14 +59,17 @@ impl Wanted {
 pub type Thread = JoinHandle<Option<String>>;
 
 impl Watched {
-    /// Starts to watch after the previous thread has ended, since both may use the same addresses.
+    /// Starts to watch, with alarms of an earlier run of the program, after the previous thread has ended, since both may use the same addresses.
     pub fn start(
         channel: Channel,
         alarm_files: AlarmFiles,
+        alarms: Vec<Alarm>,
         measure: bool,
         before: Option<Thread>,
     ) -> io::Result<Self> {
-        let state = Shared::new(State::new(&channel).into());
+        let mut state = State::new(&channel);
+        state.resume(alarms, Instant::now());
+        let state = Shared::new(state.into());
         let stop = Arc::new(AtomicBool::new(false));
         let wanted = Wanted::new(channel);
         let thread = {

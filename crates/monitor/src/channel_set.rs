@@ -2,6 +2,7 @@
 
 //! The set of channels, and how it changes.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -10,6 +11,7 @@ use std::{fmt, io};
 use parking_lot::Mutex;
 
 use super::alarm_files::AlarmFiles;
+use super::alarms::Alarm;
 use super::channel::Watched;
 use super::settings::Channel;
 use super::state::Shared;
@@ -21,6 +23,8 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 #[derive(Clone)]
 pub struct ChannelSet {
     channels: Arc<Mutex<Vec<Watched>>>,
+    /// Alarms, by channel, that the last run of the program did not end.
+    resumed: Arc<Mutex<BTreeMap<String, Vec<Alarm>>>>,
     alarm_files: AlarmFiles,
     measure: bool,
 }
@@ -38,8 +42,8 @@ pub struct Changes {
 
 impl ChannelSet {
     /// Creates an empty set. With `measure`, latencies are measured.
-    pub fn new(alarm_files: AlarmFiles, measure: bool) -> Self {
-        Self { channels: Arc::default(), alarm_files, measure }
+    pub fn new(alarm_files: AlarmFiles, resumed: BTreeMap<String, Vec<Alarm>>, measure: bool) -> Self {
+        Self { channels: Arc::default(), resumed: Arc::new(Mutex::new(resumed)), alarm_files, measure }
     }
 
     /// Watches these channels and no others. Channels with unchanged settings continue.
@@ -63,7 +67,8 @@ impl ChannelSet {
             let list = if before.is_some() { &mut changes.changed } else { &mut changes.started };
             list.push(channel.name.clone());
             let before = before.map(Watched::stop);
-            channels.push(Watched::start(channel, self.alarm_files.clone(), self.measure, before)?);
+            let alarms = self.resumed.lock().remove(&channel.name).unwrap_or_default();
+            channels.push(Watched::start(channel, self.alarm_files.clone(), alarms, self.measure, before)?);
         }
         for watched in old {
             changes.stopped.push(watched.channel().name);

@@ -33,6 +33,8 @@ const POINTS: TableDefinition<(&str, &str, u64), &[u8]> = TableDefinition::new("
 const HOURS: TableDefinition<(&str, &str, u64), &[u8]> = TableDefinition::new("hours");
 /// Values of curves beside the scores. Key: channel, stream, curve and minute since 1970.
 const VALUES: TableDefinition<(&str, &str, &str, u64), &[u8]> = TableDefinition::new("values");
+/// What has to outlive the program besides: undelivered messages of webhooks, and active alarms.
+const KEPT_VALUES: TableDefinition<&str, &[u8]> = TableDefinition::new("kept");
 /// Key: channel, microsecond since 1970, and a number for events in the same microsecond.
 const EVENTS: TableDefinition<(&str, u64, u64), &[u8]> = TableDefinition::new("events");
 
@@ -83,6 +85,8 @@ struct Waiting {
     events: Vec<(String, Entry)>,
     /// By minute first.
     values: BTreeMap<(u64, Curve, String, String), Vec<u8>>,
+    /// Values to keep under a name; `None` to remove one.
+    kept: BTreeMap<String, Option<Vec<u8>>>,
     /// Number of windows.
     windows: usize,
     /// Number of values.
@@ -180,6 +184,11 @@ impl History {
         Ok(history)
     }
 
+    /// Returns true if it outlives the program.
+    pub fn outlives(&self) -> bool {
+        self.folder.is_some()
+    }
+
     /// Returns the time for which windows are kept.
     pub fn keep(&self) -> Duration {
         self.keep
@@ -214,6 +223,26 @@ impl History {
         waiting.limit(MOST_WAITING);
     }
 
+    /// Keeps a value under a name until it is replaced, or removed by `None`.
+    pub fn keep_value(&self, name: String, value: Option<Vec<u8>>) {
+        self.waiting.lock().kept.insert(name, value);
+    }
+
+    /// Returns the written values whose names begin with a prefix, in the order of their names.
+    pub fn kept_values(&self, prefix: &str) -> Result<Vec<(String, Vec<u8>)>, Error> {
+        let mut values = vec![];
+        let Some(database) = &*self.database.read() else { return Ok(values) };
+        let table = database.begin_read()?.open_table(KEPT_VALUES)?;
+        for item in table.range(prefix..)? {
+            let (name, value) = item?;
+            if !name.value().starts_with(prefix) {
+                break;
+            }
+            values.push((name.value().to_owned(), value.value().to_vec()));
+        }
+        Ok(values)
+    }
+
     /// Writes all that waits, and removes data that is too old if `now`, in seconds since 1970, is given. Errors are
     /// printed once; then writing is tried again after a pause, or at once if `soon` is set.
     pub fn write(&self, now: Option<f64>, soon: bool) {
@@ -235,7 +264,7 @@ impl History {
     pub fn shown(&self) -> Shown {
         let reason = self.health.lock().reason.clone();
         let waiting = self.waiting.lock();
-        let count = waiting.windows + waiting.value_count + waiting.events.len();
+        let count = waiting.windows + waiting.value_count + waiting.events.len() + waiting.kept.len();
         Shown { up: reason.is_none(), reason, waiting: count, lost: waiting.lost }
     }
 
@@ -261,6 +290,7 @@ impl History {
         write.open_table(EVENTS)?;
         write.open_table(HOURS)?;
         write.open_table(VALUES)?;
+        write.open_table(KEPT_VALUES)?;
         write.commit()?;
         *self.database.write() = Some(database);
         Ok(())
@@ -273,7 +303,7 @@ impl History {
             let lost = waiting.lost;
             std::mem::replace(&mut *waiting, Waiting { lost, ..Waiting::default() })
         };
-        if batch.windows == 0 && batch.value_count == 0 && batch.events.is_empty() {
+        if batch.windows == 0 && batch.value_count == 0 && batch.events.is_empty() && batch.kept.is_empty() {
             return Ok(());
         }
         let result = self.attempt(|history| history.insert(&batch));
@@ -322,6 +352,13 @@ impl History {
                     }
                 }
                 table.insert(key, value.as_slice())?;
+            }
+            let mut table = write.open_table(KEPT_VALUES)?;
+            for (name, value) in &batch.kept {
+                match value {
+                    Some(value) => table.insert(name.as_str(), value.as_slice())?,
+                    None => table.remove(name.as_str())?,
+                };
             }
             let mut table = write.open_table(EVENTS)?;
             for (channel, event) in &batch.events {
@@ -687,6 +724,7 @@ impl Waiting {
             self.values.entry(key).or_default().extend(bytes);
         }
         self.value_count += newer.value_count;
+        self.kept.extend(newer.kept);
         for (key, bytes) in newer.points {
             self.points.entry(key).or_default().extend(bytes);
         }
@@ -876,6 +914,28 @@ mod tests {
         history.add_values("sport", &all);
         history.waiting.lock().limit([2, 0]);
         assert_eq!((history.shown().waiting, history.shown().lost), (1, 2));
+    }
+
+    #[test]
+    fn values_are_kept_until_they_are_removed() {
+        let history = History::open(None, Duration::from_secs(86_400)).unwrap();
+        let names = |prefix| -> Vec<String> {
+            history.kept_values(prefix).unwrap().into_iter().map(|(name, _)| name).collect()
+        };
+        for (name, value) in
+            [("b/1", Some(vec![1])), ("a/1", Some(vec![2])), ("a/2", Some(vec![3])), ("a/1", None)]
+        {
+            history.keep_value(name.into(), value);
+        }
+        history.write(None, false);
+        assert_eq!((names("a/"), names("b/"), names("c/")), (vec!["a/2".into()], vec!["b/1".into()], vec![]));
+        history.keep_value("a/2".into(), None);
+        history.write(None, false);
+        assert!(names("a/").is_empty());
+        // What is newer than a batch that could not be written replaces it.
+        let mut waiting = Waiting { kept: [("a/2".into(), Some(vec![4]))].into(), ..Waiting::default() };
+        waiting.append(Waiting { kept: [("a/2".into(), None)].into(), ..Waiting::default() });
+        assert_eq!(waiting.kept["a/2"], None);
     }
 
     #[test]

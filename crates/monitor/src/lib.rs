@@ -165,9 +165,9 @@ pub fn run(args: &Args) -> Result<(), Error> {
     let mut service = Service::watch()?;
     let alarm_files = AlarmFiles::open(args.state.as_deref(), u64::from(args.incident_size) << 20)?;
     let still_store = alarm_files.still_store.clone();
-    let channel_set = ChannelSet::new(alarm_files, args.latency);
+    let channel_set = ChannelSet::new(alarm_files, recorder::resumed(&history, &channels), args.latency);
     let mutes = Mutes::open(args.state.as_deref());
-    let mut webhooks = Webhooks::new(still_store.clone());
+    let mut webhooks = Webhooks::new(still_store.clone(), history.clone(), &channels);
     let alive = Arc::new(Mutex::new(Instant::now()));
     let app = web::App {
         channel_set: channel_set.clone(),
@@ -195,8 +195,9 @@ pub fn run(args: &Args) -> Result<(), Error> {
         }
         let states = channel_set.states();
         let updates = follower.updates(&states);
-        recorder.record(&updates);
+        // In this order, an alarm that is kept as active is kept for its webhook, too.
         webhooks.send(&updates, &muted(&states, &mutes));
+        recorder.record(&updates);
         // With a file, a reload may bring other channels.
         if view.show(&states, &updates)? || (args.config.is_none() && channel_set.has_ended()) {
             break;
@@ -206,11 +207,11 @@ pub fn run(args: &Args) -> Result<(), Error> {
     let states = channel_set.states();
     let latencies = channel_set.stop();
     let updates = follower.updates(&states);
-    recorder.record(&updates);
-    recorder.close();
     webhooks.send(&updates, &muted(&states, &mutes));
+    recorder.record(&updates);
     view.show(&states, &updates)?;
     webhooks.close();
+    recorder.close();
     drop(view);
     print(lines::summary(&states))?;
     latencies.iter().try_for_each(print)

@@ -196,6 +196,7 @@ mod tests {
             score_of: "vmaf_v0.6.1".into(),
             windows: vec![window()],
             events: (0..MOST_EVENTS + 3).map(event).collect(),
+            alarms: None,
             values: vec![],
         };
         let mut lines = Lines::new(Log::Events);

@@ -2,13 +2,16 @@
 
 //! Writes updates into the history, once a second, on a thread of its own: a slow disk delays nothing else.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use super::alarms::Alarm;
 use super::history::History;
+use super::settings::Channel;
 use super::state::wall_clock;
 use super::updates::Update;
 
@@ -16,6 +19,36 @@ const INTERVAL: Duration = Duration::from_secs(1);
 const PRUNED: Duration = Duration::from_secs(600);
 /// Longest wait for the last write.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Prefix of the names of active alarms.
+const ALARMS: &str = "alarms/";
+
+/// Keeps the active alarms of a channel for the next run of the program.
+fn keep_alarms(history: &History, channel: &str, alarms: &[Alarm]) {
+    // Alarms can be represented in JSON.
+    let value =
+        Some(alarms).filter(|alarms| !alarms.is_empty()).and_then(|alarms| serde_json::to_vec(alarms).ok());
+    history.keep_value(format!("{ALARMS}{channel}"), value);
+}
+
+/// Returns the alarms, by channel, that the last run of the program did not end. Those of channels that are gone are removed.
+pub fn resumed(history: &History, channels: &[Channel]) -> BTreeMap<String, Vec<Alarm>> {
+    let kept = history.kept_values(ALARMS).unwrap_or_else(|error| {
+        eprintln!("error: the active alarms of the last run cannot be read: {error}");
+        vec![]
+    });
+    let mut resumed = BTreeMap::new();
+    for (name, value) in kept {
+        let channel = name[ALARMS.len()..].to_owned();
+        match serde_json::from_slice(&value) {
+            Ok(alarms) if channels.iter().any(|wanted| wanted.name == channel) => {
+                resumed.insert(channel, alarms);
+            }
+            _ => history.keep_value(name, None),
+        }
+    }
+    resumed
+}
 
 /// The thread that writes.
 pub struct Recorder {
@@ -48,10 +81,13 @@ impl Recorder {
 
     /// Adds updates to the history.
     pub fn record(&self, updates: &[Update]) {
-        for Update { channel, windows, events, values, .. } in updates {
+        for Update { channel, windows, events, alarms, values, .. } in updates {
             let points = windows.iter().map(|window| (channel.clone(), window.label.clone(), window.point));
             self.history.add(points, events.iter().map(|event| (channel.clone(), event.clone())));
             self.history.add_values(channel, values);
+            if let Some(alarms) = alarms {
+                keep_alarms(&self.history, channel, alarms);
+            }
         }
     }
 

@@ -11,7 +11,7 @@ use gsthipvmaf::HipVmaf;
 use gsthipvmaf::event::{Event, EventMessage, EventState};
 use gsthipvmaf::message::PooledMessage;
 use parking_lot::Mutex;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::alarms::{About, Alarm, CHANNEL, Severity};
 use super::mutes::Maintenance;
@@ -197,7 +197,7 @@ pub struct Value {
 }
 
 /// An event.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Entry {
     /// Seconds since 1970.
     pub time: f64,

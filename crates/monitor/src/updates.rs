@@ -7,6 +7,7 @@
 
 use std::sync::Arc;
 
+use super::alarms::Alarm;
 use super::settings::EventKind;
 use super::state::{Counts, Entry, Point, Shared, Value};
 
@@ -22,6 +23,8 @@ pub struct Update {
     pub windows: Vec<Window>,
     /// Oldest first.
     pub events: Vec<Entry>,
+    /// Active alarms, if they have changed.
+    pub alarms: Option<Vec<Alarm>>,
     pub values: Vec<Value>,
 }
 
@@ -47,6 +50,8 @@ struct Followed {
     windows: Vec<u64>,
     /// Number of values reported.
     values: u64,
+    /// Active alarms reported.
+    alarms: Vec<Alarm>,
 }
 
 impl Follower {
@@ -54,7 +59,13 @@ impl Follower {
     pub fn updates(&mut self, states: &[Shared]) -> Vec<Update> {
         for state in states {
             if !self.0.iter().any(|followed| Arc::ptr_eq(&followed.state, state)) {
-                self.0.push(Followed { state: state.clone(), events: 0, windows: vec![], values: 0 });
+                self.0.push(Followed {
+                    state: state.clone(),
+                    events: 0,
+                    windows: vec![],
+                    values: 0,
+                    alarms: vec![],
+                });
             }
         }
         let mut updates = vec![];
@@ -86,7 +97,10 @@ impl Followed {
         self.events = state.event_count;
         let values: Vec<_> = state.values_since(self.values).cloned().collect();
         self.values = state.value_count;
-        let any = !windows.is_empty() || !events.is_empty() || !values.is_empty();
+        let alarms: Vec<_> = state.alarms.iter().filter(|alarm| alarm.has_begun()).cloned().collect();
+        let alarms = (alarms != self.alarms).then_some(alarms);
+        self.alarms = alarms.as_ref().unwrap_or(&self.alarms).clone();
+        let any = alarms.is_some() || !windows.is_empty() || !events.is_empty() || !values.is_empty();
         any.then(|| Update {
             channel: state.name.clone(),
             webhook: state.webhook.clone(),
@@ -94,6 +108,7 @@ impl Followed {
             score_of: state.score_of.clone(),
             windows,
             events,
+            alarms,
             values,
         })
     }

@@ -4,6 +4,9 @@
 //!
 //! Each address has its own thread and queue, so that one that does not respond delays no other. Failed deliveries
 //! are repeated in order, with growing pauses. Alarms that follow from another are not sent, nor those of muted channels.
+//!
+//! Alarms that wait are kept in the history, and are sent by the next run of the program if this one does not come to it. An
+//! alarm may therefore be delivered twice. Addresses, which often are secrets, are kept as hashes only.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -13,10 +16,12 @@ use std::time::{Duration, Instant};
 use std::{fs, mem};
 
 use parking_lot::Mutex;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
+use sha2::{Digest, Sha256};
 
 use super::backoff::Backoff;
+use super::history::History;
 use super::settings::{Channel, EventKind, Webhook};
 use super::state::{Entry, wall_clock};
 use super::still_store::{KINDS, StillStore};
@@ -38,17 +43,41 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Kind of the event that a channel was muted, or is not any more.
 pub const MUTE: &str = "mute";
 
+/// Prefix of the names of kept alarms.
+const KEPT: &str = "webhook/";
+
 /// An event to deliver.
-#[derive(Clone)]
+#[derive(Clone, Serialize, Deserialize)]
 struct Alarm {
+    /// Number in the order of all.
+    number: u64,
+    /// Hash of the address.
+    to: String,
     channel: String,
     event: Entry,
+    /// It waits for the end of a mute.
+    held: bool,
 }
 
 impl Alarm {
     /// Returns the number of the alarm that the event is about.
-    fn number(&self) -> Option<u64> {
+    fn about(&self) -> Option<u64> {
         self.event.about.as_ref().map(|about| about.alarm)
+    }
+
+    /// Keeps it until it is delivered or given up.
+    fn keep(&self, history: &History) {
+        // Events can be represented in JSON.
+        history.keep_value(self.name(), serde_json::to_vec(self).ok());
+    }
+
+    fn forget(&self, history: &History) {
+        history.keep_value(self.name(), None);
+    }
+
+    /// Returns its name in the history. Names are in the order of numbers.
+    fn name(&self) -> String {
+        format!("{KEPT}{:020}", self.number)
     }
 }
 
@@ -59,6 +88,9 @@ pub struct Webhooks {
     /// Alarms of muted channels, with their addresses. They are sent if they outlast the mute.
     held: Vec<(String, Alarm)>,
     deliveries: Deliveries,
+    history: Arc<History>,
+    /// Number of the next alarm.
+    next: u64,
 }
 
 /// Alarms that wait for an address.
@@ -109,8 +141,45 @@ impl Deliveries {
 }
 
 impl Webhooks {
-    pub fn new(still_store: StillStore) -> Self {
-        Self { still_store, queues: HashMap::new(), held: vec![], deliveries: Deliveries::default() }
+    /// Creates the queues with the alarms that the last run of the program did not deliver to these channels' addresses.
+    pub fn new(still_store: StillStore, history: Arc<History>, channels: &[Channel]) -> Self {
+        let mut webhooks = Self {
+            still_store,
+            queues: HashMap::new(),
+            held: vec![],
+            deliveries: Deliveries::default(),
+            history,
+            next: 0,
+        };
+        webhooks.resume(channels);
+        webhooks
+    }
+
+    fn resume(&mut self, channels: &[Channel]) {
+        let kept = self.history.kept_values(KEPT).unwrap_or_else(|error| {
+            eprintln!("error: undelivered alarms of the last run cannot be read: {error}");
+            vec![]
+        });
+        let mut gone = 0;
+        for (name, value) in kept {
+            let Ok(alarm) = serde_json::from_slice::<Alarm>(&value) else {
+                self.history.keep_value(name, None);
+                continue;
+            };
+            self.next = alarm.number + 1;
+            let addresses = channels.iter().filter_map(|channel| channel.webhook.as_ref());
+            match addresses.map(|webhook| &webhook.0).find(|address| hash(address) == alarm.to) {
+                Some(address) if alarm.held => self.held.push((address.clone(), alarm)),
+                Some(address) => self.add(address, alarm),
+                None => {
+                    alarm.forget(&self.history);
+                    gone += 1;
+                }
+            }
+        }
+        if gone > 0 {
+            eprintln!("error: the webhook of {gone} alarms of the last run is not in the settings any more");
+        }
     }
 
     pub fn deliveries(&self) -> Deliveries {
@@ -126,37 +195,45 @@ impl Webhooks {
         for Update { channel, webhook, webhook_events, events, .. } in updates {
             let Some(address) = webhook else { continue };
             for event in events.iter().filter(|event| is_sent(event, webhook_events)) {
-                self.sort(
-                    address,
-                    Alarm { channel: channel.clone(), event: event.clone() },
-                    muted.contains(channel),
-                );
+                let (number, held) = (self.next, false);
+                let (channel, event, to) = (channel.clone(), event.clone(), hash(address));
+                self.next += 1;
+                let is_muted = muted.contains(&channel);
+                self.sort(address, Alarm { number, to, channel, event, held }, is_muted);
             }
         }
     }
 
     /// Delivers an event, or holds it.
     fn sort(&mut self, address: &str, alarm: Alarm, muted: bool) {
-        let number = alarm.number();
-        let held = self.held.iter().position(|(_, held)| held.number() == number && number.is_some());
+        let about = alarm.about();
+        let held = self.held.iter().position(|(_, held)| held.about() == about && about.is_some());
         match (&*alarm.event.state, held) {
             // It ended without being sent.
-            ("cleared", Some(at)) => drop(self.held.remove(at)),
+            ("cleared", Some(at)) => self.held.remove(at).1.forget(&self.history),
             ("acknowledged", Some(_)) => {}
-            ("raised", _) if muted => self.held.push((address.into(), alarm)),
+            ("raised", _) if muted => {
+                let alarm = Alarm { held: true, ..alarm };
+                alarm.keep(&self.history);
+                self.held.push((address.into(), alarm));
+            }
             _ => self.add(address, alarm),
         }
     }
 
     fn add(&mut self, address: &str, alarm: Alarm) {
+        let alarm = Alarm { held: false, ..alarm };
+        alarm.keep(&self.history);
         if !self.queues.contains_key(address) {
             let (sender, receiver) = sync_channel(WAITING);
             let (to, still_store, deliveries) =
                 (address.to_owned(), self.still_store.clone(), self.deliveries.clone());
+            let history = self.history.clone();
             let thread = thread::spawn(move || {
                 let agent = agent();
                 for alarm in &receiver {
                     deliver(&agent, &to, &alarm, &still_store, &deliveries);
+                    alarm.forget(&history);
                     deliveries.change(&to, |of| of.waiting -= 1);
                 }
             });
@@ -164,7 +241,9 @@ impl Webhooks {
         }
         let Some(queue) = self.queues.get(address) else { return };
         self.deliveries.change(address, |of| of.waiting += 1);
+        let name = alarm.name();
         if queue.alarms.try_send(alarm).is_err() {
+            self.history.keep_value(name, None);
             self.deliveries.change(address, |of| {
                 of.waiting -= 1;
                 of.dropped += 1;
@@ -184,7 +263,8 @@ impl Webhooks {
             }
             if !thread.is_finished() {
                 let count = self.deliveries.change(&address, |of| of.waiting);
-                eprintln!("error: {} did not receive the last alarms ({count})", host(&address));
+                let next = if self.history.outlives() { "; they are sent at the next start" } else { "" };
+                eprintln!("error: {} did not receive the last alarms ({count}){next}", host(&address));
             }
         }
     }
@@ -291,6 +371,11 @@ fn body(alarm: &Alarm, still_store: &StillStore) -> Value {
     })
 }
 
+/// Returns the hash of an address.
+fn hash(address: &str) -> String {
+    Sha256::digest(address).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
 /// Returns the part of an address that may be printed. The rest is often a secret.
 fn host(address: &str) -> String {
     let shown = redact::uri(address);
@@ -302,6 +387,8 @@ fn host(address: &str) -> String {
 mod tests {
     use super::*;
     use crate::alarms::{About, Severity};
+    use crate::settings::Settings;
+    use crate::source::Source;
 
     fn event(number: u64, state: &str, follows: Option<&str>) -> Entry {
         let follows = follows.map(Into::into);
@@ -335,9 +422,13 @@ mod tests {
             score_of: String::new(),
             windows: vec![],
             events: events.into(),
+            alarms: None,
             values: vec![],
         };
-        let mut webhooks = Webhooks::new(StillStore::open(None).unwrap());
+        let history = Arc::new(History::open(None, Duration::from_secs(86_400)).unwrap());
+        let new =
+            |channels: &[Channel]| Webhooks::new(StillStore::open(None).unwrap(), history.clone(), channels);
+        let mut webhooks = new(&[]);
         let waiting =
             |webhooks: &Webhooks| webhooks.deliveries.shown().iter().map(|of| of.waiting).sum::<u64>();
         let [muted, not] = [HashSet::from(["a".to_owned()]), HashSet::new()];
@@ -348,6 +439,18 @@ mod tests {
         webhooks.send(&[update(&all)], &muted);
         webhooks.send(&[update(&[event(3, "cleared", None)])], &muted);
         assert_eq!(waiting(&webhooks), 2);
+        // The next run of the program has the same alarms, held ones among them.
+        history.write(None, false);
+        let settings = Settings {
+            reference: Some(Source::Encode(1)),
+            webhook: Some(Webhook(address.clone())),
+            ..Settings::default()
+        };
+        let mut next = new(&[settings.channel("a".into()).unwrap()]);
+        next.send(&[], &muted);
+        assert_eq!((waiting(&next), next.held.len()), (2, 1));
+        next.send(&[update(&[event(2, "cleared", None)])], &muted);
+        assert_eq!((waiting(&next), next.held.len()), (2, 0));
         webhooks.send(&[], &not);
         assert_eq!((waiting(&webhooks), webhooks.held.len()), (3, 0));
     }

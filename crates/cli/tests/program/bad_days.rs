@@ -183,6 +183,7 @@ fn bad_days_lose_and_repeat_nothing() {
     let before = windows(&monitor.get(table));
     let printed = monitor.seen.iter().filter(|line| line.contains("low  ") && line.contains("VMAF")).count();
     assert!(before.len() >= printed && scored(&monitor) > 0, "{printed} printed, {before:?}");
+    let source = monitor.json("/api/channels/b")["alarms"][0].clone();
     monitor.poll("/api/channels", |overview| overview["history"]["waiting"] == 0);
     // By SIGKILL, which it cannot handle.
     drop(monitor);
@@ -190,6 +191,10 @@ fn bad_days_lose_and_repeat_nothing() {
     let after = windows(&monitor.get(table));
     assert!(before.keys().all(|window| after.contains_key(window)), "{before:?}\n{after:?}");
     assert!(after.values().all(|count| *count == 1), "{after:?}");
+    // The incident that goes on is the same one.
+    let alarm = monitor.json("/api/channels/b")["alarms"][0].clone();
+    let of = |alarm: &Value| ["alarm", "label", "kind", "since"].map(|name| alarm[name].clone());
+    assert_eq!(of(&alarm), of(&source));
     let events = monitor.json("/api/channels/a/events");
     let raised = |event: &Value| event["kind"] == "alarm" && event["state"] == "raised";
     assert!(events.as_array().unwrap().iter().any(raised), "{events:#}");

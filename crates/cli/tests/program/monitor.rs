@@ -617,12 +617,77 @@ fn a_dead_sender_is_one_incident() {
     assert!(monitor.get("/metrics").contains("\nhipvmaf_channel_muted{channel=\"live\"} 1\n"));
     assert_eq!(answer(&server, "200 OK")["kind"], "mute");
     monitor.poll("/api/channels", |overview| overview["webhooks"][0]["delivered"] == 3);
-    drop(monitor);
+    drop(server);
+    kept_by_a_kill(monitor, &address, folder.path(), &arguments, &cause);
     let state = folder.path().to_str().unwrap();
     let again = Monitor::start(&["test:160x90@25", "low=x264:300", "--state", state]);
     assert_eq!(again.json("/api/channels/live")["muted"], muted);
     assert_eq!(again.ask("POST", "/api/channels/live/mute", json, "{\"by\": \"bo\"}").0, 204);
     assert!(again.json("/api/channels/live")["muted"].is_null());
+}
+
+/// After SIGKILL, the incident goes on under its number, acknowledged, and its end is delivered.
+#[track_caller]
+fn kept_by_a_kill(monitor: Monitor, address: &str, folder: &Path, arguments: &[&str], cause: &Value) {
+    monitor.poll("/api/channels", |overview| overview["history"]["waiting"] == 0);
+    let state = folder.to_str().unwrap();
+    // By SIGKILL, which it cannot handle.
+    drop(monitor);
+    let again = Monitor::start(&[arguments, &["--webhook", address, "--state", state][..]].concat());
+    let channel = again.json("/api/channels/live");
+    let alarms = channel["alarms"].as_array().unwrap();
+    let same = alarms.iter().find(|alarm| alarm["alarm"] == cause["alarm"]).unwrap();
+    assert_eq!(
+        (&same["acknowledged"]["by"], &same["since"]),
+        (&"anna".into(), &cause["since"]),
+        "{channel:#}"
+    );
+    // The source fails again, which is no other alarm.
+    again.poll("/api/channels/live", |channel| stream(channel, "reference")["failures"] != 0);
+    let sources = again.json("/api/channels/live")["alarms"].as_array().unwrap().clone();
+    assert_eq!(sources.iter().filter(|alarm| alarm["kind"] == "source").count(), 1);
+    again.end();
+}
+
+/// Alarms that were not delivered before SIGKILL are delivered by the next run, in their order.
+#[test]
+fn undelivered_alarms_outlive_a_kill() {
+    let server = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("http://{}/hunter2", server.local_addr().unwrap());
+    let folder = tempfile::tempdir().unwrap();
+    let state = folder.path().to_str().unwrap();
+    let start = || {
+        Monitor::start(&[
+            "udp://127.0.0.1:47034",
+            "a=udp://127.0.0.1:47035",
+            "--stall",
+            "1",
+            "--webhook",
+            &address,
+            "--state",
+            state,
+        ])
+    };
+    let monitor = start();
+    let sources = |channel: &Value| -> Vec<Value> {
+        let alarms = channel["alarms"].as_array().unwrap().iter();
+        alarms.filter(|alarm| alarm["kind"] == "source").map(|alarm| alarm["alarm"].clone()).collect()
+    };
+    let raised = sources(&monitor.poll("/api/channels/live", |channel| !sources(channel).is_empty()));
+    // The server takes no connections yet.
+    monitor.poll("/api/channels", |overview| overview["webhooks"][0]["waiting"].as_u64() > Some(0));
+    monitor.poll("/api/channels", |overview| overview["history"]["waiting"] == 0);
+    drop(monitor);
+    let bytes = fs::read(folder.path().join("history.redb")).unwrap();
+    assert!(!bytes.windows(7).any(|bytes| bytes == b"hunter2"));
+
+    let again = start();
+    let (send, received) = channel();
+    thread::spawn(move || while send.send(answer(&server, "200 OK")).is_ok() {});
+    again.poll("/api/channels", |overview| overview["webhooks"][0]["delivered"].as_u64() > Some(0));
+    let received: Vec<_> = received.try_iter().collect();
+    let is_first = |message: &&Value| message["alarm"] == raised[0] && message["state"] == "raised";
+    assert!(received.iter().any(|message| is_first(&message)), "{raised:?} {received:#?}");
 }
 
 /// Returns the paths of all fields of an answer.
