@@ -121,6 +121,9 @@ impl Channel {
                 "alarm-delay needs align = \"detect\" or \"auto\", by which the delay is measured".into()
             );
         }
+        if self.segment_seconds.is_some_and(|length| length.0 < Duration::from_secs(1)) {
+            return Err("segment-seconds is less than 1".into());
+        }
         if !(-70.0..=0.0).contains(&self.audio_silence) {
             return Err(format!("audio-silence ({}) is not between -70 and 0 LUFS", self.audio_silence));
         }
@@ -173,6 +176,7 @@ impl Channel {
             freeze: other.freeze,
             black: other.black,
             alarm_delay: other.alarm_delay,
+            segment_seconds: other.segment_seconds,
             audio_hold: other.audio_hold,
             audio_silence: other.audio_silence,
             audio_difference: other.audio_difference,
@@ -293,6 +297,7 @@ mod tests {
             (channel("set = [\"subsample=all\"]"), "all is not a value for subsample"),
             (channel("webhook = \"ftp://u:hunter2@h\""), "line 5: a webhook is"),
             (channel("webhook-events = [\"all\"]"), "all is no kind of event"),
+            (channel("segment-seconds = 0.5"), "segment-seconds is less than 1"),
             (channel("alarm-delay = 1"), "alarm-delay needs align"),
             (channel("align-range = 251"), "251 is not between 1 and 250"),
             (channel("audio-silence = 3"), "audio-silence (3) is not between"),

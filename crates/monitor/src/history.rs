@@ -33,7 +33,7 @@ const POINTS: TableDefinition<(&str, &str, u64), &[u8]> = TableDefinition::new("
 const HOURS: TableDefinition<(&str, &str, u64), &[u8]> = TableDefinition::new("hours");
 /// Values of curves beside the scores. Key: channel, stream, curve and minute since 1970.
 const VALUES: TableDefinition<(&str, &str, &str, u64), &[u8]> = TableDefinition::new("values");
-/// What has to outlive the program besides: undelivered messages of webhooks, and active alarms.
+/// Values that have to outlive the program besides: undelivered messages of webhooks, and active alarms.
 const KEPT_VALUES: TableDefinition<&str, &[u8]> = TableDefinition::new("kept");
 /// Key: channel, microsecond since 1970, and a number for events in the same microsecond.
 const EVENTS: TableDefinition<(&str, u64, u64), &[u8]> = TableDefinition::new("events");
@@ -932,7 +932,7 @@ mod tests {
         history.keep_value("a/2".into(), None);
         history.write(None, false);
         assert!(names("a/").is_empty());
-        // What is newer than a batch that could not be written replaces it.
+        // Newer values replace those of a batch that could not be written.
         let mut waiting = Waiting { kept: [("a/2".into(), Some(vec![4]))].into(), ..Waiting::default() };
         waiting.append(Waiting { kept: [("a/2".into(), None)].into(), ..Waiting::default() });
         assert_eq!(waiting.kept["a/2"], None);

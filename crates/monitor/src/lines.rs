@@ -198,6 +198,7 @@ mod tests {
             events: (0..MOST_EVENTS + 3).map(event).collect(),
             alarms: None,
             values: vec![],
+            segments: vec![],
         };
         let mut lines = Lines::new(Log::Events);
         let first = lines.lines(&states, &[update()], lines.minute);

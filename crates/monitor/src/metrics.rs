@@ -22,6 +22,7 @@ pub fn render(states: &[State], muted: &[bool], history: &Shown, deliveries: &[D
         .chain(of_channels(states))
         .chain(of_sources(states))
         .chain(of_audio(states))
+        .chain([of_quality(states)])
         .chain([of_mutes(states, muted), of_alarms(states)])
         .chain(of_history(history))
         .chain(of_webhooks(deliveries))
@@ -77,6 +78,12 @@ fn of_audio(states: &[State]) -> [String; 2] {
         written("hipvmaf_audio_up", "gauge", "1 if there is audio, otherwise 0.", present),
         written("hipvmaf_audio_loudness_lufs", "gauge", "Short-term loudness.", loudness),
     ]
+}
+
+fn of_quality(states: &[State]) -> String {
+    let all = states.iter().flat_map(|state| state.renditions.iter().map(move |stream| (state, stream)));
+    let quality = all.filter_map(|(state, stream)| Some((labels(state, stream), stream.quality?)));
+    written("hipvmaf_quality", "gauge", "Composite quality of the last window, from 0 to 100.", quality)
 }
 
 /// Formats the labels of a stream.

@@ -158,6 +158,9 @@ options! {
     /// Send only events of this kind; may be repeated [default: all alarms]
     #[arg(long, value_name = "KIND")]
     webhook_events: Vec<EventKind> = vec![],
+    /// Publish the quality of segments of this length, which are aligned to UTC [default: off]
+    #[arg(long, value_name = "SECONDS")]
+    segment_seconds: Seconds,
     /// Send no alarms in this time, such as "Sun 02:00-04:00" in UTC; may be repeated
     #[arg(long, value_name = "TIME")]
     maintenance: Vec<Maintenance> = vec![],
@@ -285,7 +288,7 @@ impl FromStr for Webhook {
 pub struct EventKind(pub String);
 
 /// Kinds of events: those of the element, and those of the monitor.
-const KINDS: [&str; 22] = [
+const KINDS: [&str; 23] = [
     "alarm",
     "freeze",
     "black",
@@ -308,6 +311,7 @@ const KINDS: [&str; 22] = [
     "source",
     "channel",
     "mute",
+    "segment",
 ];
 
 impl FromStr for EventKind {

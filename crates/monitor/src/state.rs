@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use super::alarms::{About, Alarm, CHANNEL, Severity};
 use super::mutes::Maintenance;
+use super::segments::{Segment, Segmenter, composite};
 use super::settings::{Channel, EventKind};
 use super::source::Source;
 
@@ -24,6 +25,8 @@ pub const REFERENCE: &str = "reference";
 const POINTS: usize = 300;
 /// Number of events kept.
 const EVENTS: usize = 500;
+/// Number of segments kept.
+const SEGMENTS: usize = 1000;
 /// Number of values kept until they are written.
 const VALUES: usize = 2000;
 
@@ -82,6 +85,15 @@ pub struct State {
     /// Number of values so far.
     #[serde(skip)]
     pub value_count: u64,
+    /// Length of segments in seconds, if they are published.
+    #[serde(skip)]
+    pub segment_length: Option<f64>,
+    /// The latest segments, oldest first.
+    #[serde(skip)]
+    pub segments: VecDeque<Segment>,
+    /// Number of segments so far.
+    #[serde(skip)]
+    pub segment_count: u64,
 }
 
 /// The reference or a rendition.
@@ -119,6 +131,10 @@ pub struct Stream {
     /// Number of windows so far.
     #[serde(skip)]
     pub window_count: u64,
+    /// Composite quality of the last window.
+    pub quality: Option<f64>,
+    #[serde(skip)]
+    pub segmenter: Segmenter,
 }
 
 /// A frame that has a still.
@@ -173,15 +189,18 @@ pub enum Curve {
     Loudness,
     /// Delay of the video in seconds.
     Delay,
+    /// Composite quality from 0 to 100.
+    Quality,
 }
 
 impl Curve {
-    pub const ALL: [Self; 2] = [Self::Loudness, Self::Delay];
+    pub const ALL: [Self; 3] = [Self::Loudness, Self::Delay, Self::Quality];
 
     pub fn name(self) -> &'static str {
         match self {
             Self::Loudness => "loudness",
             Self::Delay => "delay",
+            Self::Quality => "quality",
         }
     }
 }
@@ -301,6 +320,7 @@ impl State {
         self.webhook_events = channel.webhook_events.clone();
         self.maintenance = channel.maintenance.clone();
         self.stall = channel.stall.0;
+        self.segment_length = channel.segment_seconds.map(|length| length.0.as_secs_f64());
     }
 
     /// Returns the state of the channel as one word of `VERDICTS`.
@@ -352,6 +372,36 @@ impl State {
             alarm: stream.alarmed(),
         };
         stream.add(point);
+        self.judge(window, point.time);
+    }
+
+    /// Notes the quality of a window. While the reference is missing, that of its renditions is unknown.
+    fn judge(&mut self, window: &PooledMessage, time: f64) {
+        let Some(i) = self.streams().position(|stream| stream.pad == window.pad) else { return };
+        let is_known = self.reference.status == Status::Running && !self.reference.silent;
+        let (length, score_of) = (self.segment_length, self.score_of.clone());
+        let Some(stream) = self.streams_mut().nth(i) else { return };
+        let is_down = stream.status == Status::Down;
+        let quality = if is_down { Some(0.0) } else { composite(window, &stream.raised(), &score_of) };
+        stream.quality = quality.filter(|_| is_known);
+        let (quality, label) = (stream.quality, stream.label.clone());
+        let segment = length.and_then(|length| stream.segmenter.add(time, length, window.score, quality));
+        if let Some(quality) = quality {
+            self.value(i, Curve::Quality, quality);
+        }
+        if let Some(segment) = segment {
+            self.segments.push_back(Segment { label, score_of, ..segment });
+            self.segment_count += 1;
+            if self.segments.len() > SEGMENTS {
+                self.segments.pop_front();
+            }
+        }
+    }
+
+    /// Returns the segments after the first `count`, oldest first.
+    pub fn segments_since(&self, count: u64) -> impl Iterator<Item = &Segment> {
+        let new = usize::try_from(self.segment_count.saturating_sub(count)).unwrap_or(usize::MAX);
+        self.segments.iter().skip(self.segments.len().saturating_sub(new))
     }
 
     /// Adds an event of the element, with the number of its still.
@@ -418,6 +468,7 @@ impl State {
         for stream in self.streams_mut() {
             stream.status = status;
             stream.last = None;
+            stream.quality = None;
             stream.offset = None;
             (stream.audio, stream.loudness) = (None, None);
             stream.alarms.values_mut().for_each(|on| *on = false);

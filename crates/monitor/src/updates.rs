@@ -8,6 +8,7 @@
 use std::sync::Arc;
 
 use super::alarms::Alarm;
+use super::segments::Segment;
 use super::settings::EventKind;
 use super::state::{Counts, Entry, Point, Shared, Value};
 
@@ -26,6 +27,7 @@ pub struct Update {
     /// Active alarms, if they have changed.
     pub alarms: Option<Vec<Alarm>>,
     pub values: Vec<Value>,
+    pub segments: Vec<Segment>,
 }
 
 /// A window of a rendition.
@@ -50,6 +52,8 @@ struct Followed {
     windows: Vec<u64>,
     /// Number of values reported.
     values: u64,
+    /// Number of segments reported.
+    segments: u64,
     /// Active alarms reported.
     alarms: Vec<Alarm>,
 }
@@ -64,6 +68,7 @@ impl Follower {
                     events: 0,
                     windows: vec![],
                     values: 0,
+                    segments: 0,
                     alarms: vec![],
                 });
             }
@@ -97,10 +102,16 @@ impl Followed {
         self.events = state.event_count;
         let values: Vec<_> = state.values_since(self.values).cloned().collect();
         self.values = state.value_count;
+        let segments: Vec<_> = state.segments_since(self.segments).cloned().collect();
+        self.segments = state.segment_count;
         let alarms: Vec<_> = state.alarms.iter().filter(|alarm| alarm.has_begun()).cloned().collect();
         let alarms = (alarms != self.alarms).then_some(alarms);
         self.alarms = alarms.as_ref().unwrap_or(&self.alarms).clone();
-        let any = alarms.is_some() || !windows.is_empty() || !events.is_empty() || !values.is_empty();
+        let any = alarms.is_some()
+            || !windows.is_empty()
+            || !events.is_empty()
+            || !values.is_empty()
+            || !segments.is_empty();
         any.then(|| Update {
             channel: state.name.clone(),
             webhook: state.webhook.clone(),
@@ -110,6 +121,7 @@ impl Followed {
             events,
             alarms,
             values,
+            segments,
         })
     }
 }

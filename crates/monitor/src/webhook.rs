@@ -22,6 +22,7 @@ use sha2::{Digest, Sha256};
 
 use super::backoff::Backoff;
 use super::history::History;
+use super::segments::Segment;
 use super::settings::{Channel, EventKind, Webhook};
 use super::state::{Entry, wall_clock};
 use super::still_store::{KINDS, StillStore};
@@ -46,6 +47,9 @@ pub const MUTE: &str = "mute";
 /// Prefix of the names of kept alarms.
 const KEPT: &str = "webhook/";
 
+/// Kind of the event about a segment, which is sent only where it is asked for.
+const SEGMENT: &str = "segment";
+
 /// An event to deliver.
 #[derive(Clone, Serialize, Deserialize)]
 struct Alarm {
@@ -57,6 +61,8 @@ struct Alarm {
     event: Entry,
     /// It waits for the end of a mute.
     held: bool,
+    /// Quality of a segment, if the event is about one.
+    segment: Option<Segment>,
 }
 
 impl Alarm {
@@ -192,14 +198,16 @@ impl Webhooks {
             mem::take(&mut self.held).into_iter().partition(|(_, alarm)| muted.contains(&alarm.channel));
         self.held = held;
         due.into_iter().for_each(|(address, alarm): (String, Alarm)| self.add(&address, alarm));
-        for Update { channel, webhook, webhook_events, events, .. } in updates {
+        for Update { channel, webhook, webhook_events, events, segments, .. } in updates {
             let Some(address) = webhook else { continue };
-            for event in events.iter().filter(|event| is_sent(event, webhook_events)) {
+            let segments = segments.iter().map(|segment| (of_segment(segment), Some(segment.clone())));
+            let events = events.iter().map(|event| (event.clone(), None)).chain(segments);
+            for (event, segment) in events.filter(|(event, _)| is_sent(event, webhook_events)) {
                 let (number, held) = (self.next, false);
-                let (channel, event, to) = (channel.clone(), event.clone(), hash(address));
+                let (channel, to) = (channel.clone(), hash(address));
                 self.next += 1;
                 let is_muted = muted.contains(&channel);
-                self.sort(address, Alarm { number, to, channel, event, held }, is_muted);
+                self.sort(address, Alarm { number, to, channel, event, held, segment }, is_muted);
             }
         }
     }
@@ -272,6 +280,13 @@ impl Webhooks {
 
 fn agent() -> ureq::Agent {
     ureq::Agent::config_builder().timeout_global(Some(DELIVERY_TIMEOUT)).max_redirects(0).build().into()
+}
+
+/// Returns the event about a segment.
+fn of_segment(segment: &Segment) -> Entry {
+    let (label, kind, state) = (segment.label.clone(), SEGMENT.into(), "info".into());
+    let text = format!("quality {:.0} of 100", segment.composite);
+    Entry { time: segment.begin + segment.duration, label, kind, state, text, still: None, about: None }
 }
 
 /// Returns true if an event is for a webhook with these kinds.
@@ -368,6 +383,7 @@ fn body(alarm: &Alarm, still_store: &StillStore) -> Value {
         "channel": alarm.channel, "label": label, "kind": kind, "state": state, "text": text, "time": time,
         "alarm": about.as_ref().map(|about| about.alarm), "severity": about.as_ref().map(|about| about.severity),
         "since": about.as_ref().map(|about| about.since), "stills": pictures,
+        "segment": alarm.segment.as_ref().map(Segment::shown),
     })
 }
 
@@ -424,6 +440,7 @@ mod tests {
             events: events.into(),
             alarms: None,
             values: vec![],
+            segments: vec![],
         };
         let history = Arc::new(History::open(None, Duration::from_secs(86_400)).unwrap());
         let new =

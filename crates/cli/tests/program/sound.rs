@@ -44,6 +44,7 @@ fn audio_is_watched_beside_the_pictures() {
     let labels = ["same", "quiet", "silent", "none", "unknown"];
     let mut arguments = vec![path("film").display().to_string()];
     arguments.extend(labels.map(|label| format!("{label}={}", path(label).display())));
+    arguments.extend(["--segment-seconds", "2"].map(String::from));
     arguments.extend(["--audio", "true", "--audio-hold", "1", "--stills", "false"].map(String::from));
     let monitor = Monitor::start(&arguments.iter().map(|text| &**text).collect::<Vec<_>>());
 
@@ -90,10 +91,24 @@ fn audio_is_watched_beside_the_pictures() {
             "{label}: {history:#}"
         );
     }
+    let segments = monitor.poll("/api/channels/live/segments", |segments| !segments[6].is_null());
+    for segment in segments.as_array().unwrap() {
+        let begin = segment["begin"].as_f64().unwrap();
+        assert!(
+            begin % 2.0 == 0.0 && segment["vqat"] == serde_json::json!(["VMAF", "MQA-VIDEO"]),
+            "{segment}"
+        );
+        assert!(
+            segment["vqas"][1].as_i64() > Some(80) && segment["vqas"][1].as_i64() <= Some(100),
+            "{segment}"
+        );
+    }
     let metrics = monitor.get("/metrics");
-    for start in
-        ["hipvmaf_audio_up{channel=\"live\",pad=\"dist_2\",label=\"none\"} 0", "hipvmaf_audio_loudness_lufs{"]
-    {
+    for start in [
+        "hipvmaf_audio_up{channel=\"live\",pad=\"dist_2\",label=\"none\"} 0",
+        "hipvmaf_audio_loudness_lufs{",
+        "hipvmaf_quality{",
+    ] {
         assert!(metrics.lines().any(|line| line.starts_with(start)), "{start}\n{metrics}");
     }
 }

@@ -132,7 +132,8 @@ function draw(history) {
 
 // Curves beside the scores: title, usual range, and factor to the unit of the title.
 const CURVES = {loudness: {title: "Loudness in LUFS", low: -40, high: -10, factor: 1},
-                delay: {title: "Delay in ms", low: -40, high: 40, factor: 1000}};
+                delay: {title: "Delay in ms", low: -40, high: 40, factor: 1000},
+                quality: {title: "Composite quality, 0 to 100", low: 0, high: 100, factor: 1}};
 let plots = [];
 
 // Draws a chart for each kind of curve, with the colours of the renditions.

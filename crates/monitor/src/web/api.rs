@@ -23,6 +23,7 @@ use crate::alarms::{Alarm, CHANNEL};
 use crate::history::{Bucket, HOUR, History};
 use crate::mutes::Mute;
 use crate::scale::Scale;
+use crate::segments::Segment;
 use crate::source::check_name;
 use crate::state::{self, Curve, REFERENCE, VERDICTS, wall_clock};
 use crate::webhook::MUTE;
@@ -46,6 +47,7 @@ pub fn routes() -> Router<App> {
         .route("/api/channels/{name}/history", get(past))
         .route("/api/channels/{name}/history.csv", get(table))
         .route("/api/channels/{name}/events", get(events))
+        .route("/api/channels/{name}/segments", get(segments))
         .route("/api/channels/{name}/alarms/{number}/acknowledge", post(acknowledge))
         .route("/api/channels/{name}/mute", post(mute))
         .route("/api/stills/{number}/{kind}", get(still))
@@ -329,6 +331,16 @@ async fn events(State(app): State<App>, Path(name): Path<String>, Query(span): Q
     let most = span.limit.unwrap_or(200).clamp(1, MOST_EVENTS);
     let read = move |history: &History, channel: &str| Ok(history.events(channel, from, to, most)?);
     ask(app, name, read).await.map_or_else(|response| response, |answer| Json(answer).into_response())
+}
+
+/// Returns the latest segments of a time range, newest first.
+async fn segments(State(app): State<App>, Path(name): Path<String>, Query(span): Query<Span>) -> Response {
+    let (from, to) = span.range();
+    let most = span.limit.unwrap_or(200).clamp(1, MOST_EVENTS);
+    let Some(state) = app.channel_set.state(&name) else { return unknown() };
+    let state = state.lock();
+    let newest = state.segments.iter().rev().filter(|segment| (from..=to).contains(&segment.begin));
+    Json(newest.take(most).map(Segment::shown).collect::<Vec<_>>()).into_response()
 }
 
 /// Returns a picture of a still: reference, rendition or damage.
