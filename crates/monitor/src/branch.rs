@@ -79,6 +79,15 @@ impl Branch {
         self.source.label = label.unwrap_or(&self.source.label).clone();
     }
 
+    /// Takes another source, which is due at once. Its outages are its own.
+    pub fn replace(&mut self, source: Source, channel: &Channel, pipeline: &gst::Pipeline) {
+        self.remove(pipeline);
+        self.source.source = source;
+        self.seen = Arc::default();
+        self.health = Health::new(channel.stall.0, channel.longest_pause(), Instant::now());
+        self.missing = false;
+    }
+
     /// Returns the status of the source.
     pub fn status(&self) -> Status {
         if self.has_ended() {

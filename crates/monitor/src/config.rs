@@ -14,7 +14,7 @@ use gsthipvmaf::Align;
 use serde::Deserialize;
 
 use super::settings::{Channel, Seconds, Settings};
-use super::source::{Source, check_name};
+use super::source::{Named, Source, check_name};
 use score::error::Error;
 use score::property;
 use score::redact;
@@ -161,12 +161,13 @@ impl Channel {
 
     /// Returns true if this channel can take the settings of another while it runs.
     pub fn can_become(&self, other: &Self) -> bool {
-        let sources = |channel: &Self| -> Vec<Source> {
-            channel.renditions.iter().map(|named| named.source.clone()).collect()
+        let goes_on = |(old, new): (&Named, &Named)| {
+            old.source == new.source || (old.source.is_replaceable() && new.source.is_replaceable())
         };
+        let all_go_on = self.renditions.len() == other.renditions.len()
+            && self.renditions.iter().zip(&other.renditions).all(goes_on);
         let adapted = Self {
-            renditions: if sources(self) == sources(other) { &other.renditions } else { &self.renditions }
-                .clone(),
+            renditions: if all_go_on { &other.renditions } else { &self.renditions }.clone(),
             window: other.window,
             alarm_low: other.alarm_low,
             alarm_clear: other.alarm_clear,

@@ -144,6 +144,11 @@ impl Source {
         }
     }
 
+    /// Returns true if the source can take the place of another such source while the channel runs.
+    pub fn is_replaceable(&self) -> bool {
+        matches!(self, Self::Uri(_)) && self.is_live()
+    }
+
     /// Returns true if frames arrive before their time: all frames of a file, segments of adaptive streams in bursts.
     fn is_early(&self) -> bool {
         match self {

@@ -305,6 +305,7 @@ impl State {
     /// Takes settings that need no restart.
     pub fn adapt(&mut self, channel: &Channel) {
         for (stream, named) in self.renditions.iter_mut().zip(&channel.renditions) {
+            stream.source = named.source.to_string();
             let old = std::mem::replace(&mut stream.label, named.label.clone());
             self.alarms
                 .iter_mut()

@@ -5,6 +5,7 @@
 use gst::prelude::*;
 use serde_json::Value;
 
+use crate::common::send;
 use crate::monitor::{Monitor, stream};
 
 /// Senders of a film to one port, half a second later to another, and of another film to a third.
@@ -33,6 +34,39 @@ fn senders(ports: [u16; 3]) -> gst::Pipeline {
     let pipeline = gst::parse::launch(&description).unwrap().downcast::<gst::Pipeline>().unwrap();
     pipeline.set_state(gst::State::Playing).unwrap();
     pipeline
+}
+
+/// Another source of a live rendition touches no other stream.
+#[test]
+fn a_source_is_replaced_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("channels.toml");
+    let write = |port: u16| {
+        let renditions = format!("[\"kept=x264:300\", \"moved=udp://127.0.0.1:{port}\"]");
+        let text = format!(
+            "[[channel]]\nname = \"a\"\nreference = \"test:160x90@25\"\nrenditions = {renditions}\nstall = 1\n"
+        );
+        std::fs::write(&config, text).unwrap();
+    };
+    write(47_044);
+    let mut monitor = Monitor::start(&["--config", config.to_str().unwrap()]);
+    let down = |channel: &Value| {
+        let alarms = channel["alarms"].as_array().unwrap();
+        alarms.iter().any(|alarm| alarm["label"] == "moved" && alarm["kind"] == "source")
+    };
+    let scored = |channel: &Value| stream(channel, "kept")["counts"]["scored"].as_u64().unwrap();
+    let before = monitor.poll("/api/channels/a", |channel| down(channel) && scored(channel) > 0);
+    let sender = senders([47_045, 47_046, 47_047]);
+    write(47_045);
+    send("HUP", &monitor.child);
+    monitor.wait_for(&["channels reloaded; changed: a"]);
+    let after = monitor.poll("/api/channels/a", |channel| stream(channel, "moved")["status"] == "running");
+    assert!(
+        scored(&after) >= scored(&before) && after["restarts"] == 0 && !down(&after),
+        "{before:#}\n{after:#}"
+    );
+    assert!(stream(&after, "moved")["source"].as_str().unwrap().ends_with(":47045"), "{after:#}");
+    sender.set_state(gst::State::Null).unwrap();
 }
 
 #[test]

@@ -151,6 +151,12 @@ impl Pipeline {
         for (branch, label) in self.branches.iter_mut().zip(std::iter::once(None).chain(labels)) {
             branch.adapt(channel, label);
         }
+        for (branch, named) in self.branches.iter_mut().skip(1).zip(&channel.renditions) {
+            if branch.source.source != named.source {
+                branch.replace(named.source.clone(), channel, &self.pipeline);
+                self.state.lock().clear(&named.label, SOURCE, "it has another source now".into());
+            }
+        }
     }
 
     /// Scores until a stop request or the end of the streams, with the latest wanted settings. Calls `well` after
