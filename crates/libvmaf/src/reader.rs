@@ -615,8 +615,8 @@ fn store_float_motion(
     }
     let least =
         before.map_or(difference, |(_, before)| if before < difference { before } else { difference });
-    append(motion2, rule.limited(least), index - 1)?;
-    append(motion3, rule.blended(least), index - 1)
+    let stored = append(motion2, rule.limited(least), index - 1);
+    append(motion3, rule.blended(least), index - 1).and(stored)
 }
 
 /// Stores those of the last picture.
