@@ -17,14 +17,19 @@ const COMPOSITE: &str = "MQA-VIDEO";
 const NOTHING: [&str; 6] = ["freeze", "black", "dropout", "stalled", "failed", "other-programme"];
 
 /// Returns the composite of a window, from the kinds of active alarms of the rendition. Nothing is known if frames were neither
-/// compared nor missing.
-pub fn composite(window: &PooledMessage, raised: &[&str], score_of: &str) -> Option<f64> {
+/// compared nor missing. While this machine is overloaded, missing frames say nothing about the rendition.
+pub fn composite(
+    window: &PooledMessage,
+    raised: &[&str],
+    score_of: &str,
+    is_overloaded: bool,
+) -> Option<f64> {
     if raised.iter().any(|kind| NOTHING.contains(kind)) {
         return Some(0.0);
     }
     let counts = &window.counts;
     let compared = counts.scored + counts.skipped + counts.aligning + counts.discont;
-    let frames = compared + counts.unpaired;
+    let frames = compared + if is_overloaded { 0 } else { counts.unpaired };
     if frames > 0 && compared == 0 {
         return Some(0.0);
     }
@@ -126,7 +131,7 @@ mod tests {
 
     #[test]
     fn the_composite_falls_where_the_score_does_not() {
-        let of = |window: &PooledMessage, raised: &[&str]| composite(window, raised, "vmaf_v0.6.1");
+        let of = |window: &PooledMessage, raised: &[&str]| composite(window, raised, "vmaf_v0.6.1", false);
         assert_eq!(of(&window(80.0, 50, 0), &["alarm", "overload"]), Some(80.0));
         assert_eq!(of(&window(80.0, 40, 10), &[]), Some(64.0));
         for kind in ["freeze", "black", "dropout", "other-programme"] {
@@ -134,7 +139,11 @@ mod tests {
         }
         assert_eq!(of(&window(f64::NAN, 0, 50), &[]), Some(0.0));
         assert_eq!(of(&window(f64::NAN, 0, 0), &[]), None);
-        assert_eq!(composite(&window(40.0, 50, 0), &[], "xpsnr_y"), Some(50.0));
+        assert_eq!(composite(&window(40.0, 50, 0), &[], "xpsnr_y", false), Some(50.0));
+        // An overloaded machine is no fault of the rendition.
+        let overloaded = |window: &PooledMessage| composite(window, &[], "vmaf_v0.6.1", true);
+        assert_eq!(overloaded(&window(80.0, 40, 10)), Some(80.0));
+        assert_eq!(overloaded(&window(f64::NAN, 0, 50)), None);
     }
 
     #[test]

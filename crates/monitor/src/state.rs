@@ -380,10 +380,12 @@ impl State {
     fn judge(&mut self, window: &PooledMessage, time: f64) {
         let Some(i) = self.streams().position(|stream| stream.pad == window.pad) else { return };
         let is_known = self.reference.status == Status::Running && !self.reference.silent;
+        let is_overloaded = self.streams().any(|stream| stream.raised().contains(&"overload"));
         let (length, score_of) = (self.segment_length, self.score_of.clone());
         let Some(stream) = self.streams_mut().nth(i) else { return };
         let is_down = stream.status == Status::Down;
-        let quality = if is_down { Some(0.0) } else { composite(window, &stream.raised(), &score_of) };
+        let quality =
+            if is_down { Some(0.0) } else { composite(window, &stream.raised(), &score_of, is_overloaded) };
         stream.quality = quality.filter(|_| is_known);
         let (quality, label) = (stream.quality, stream.label.clone());
         let segment = length.and_then(|length| stream.segmenter.add(time, length, window.score, quality));

@@ -142,7 +142,7 @@ function curves(history) {
   plots = [];
   $("curves").replaceChildren();
   for (const [kind, {title, factor, ...range}] of Object.entries(CURVES)) {
-    const shown = history.curves.filter(({curve}) => curve === kind);
+    const shown = history.curves.filter(({curve}) => curve === kind).sort((a, b) => labels.indexOf(a.label) - labels.indexOf(b.label));
     if (!shown.length) continue;
     const renditions = shown.map(({label, time, value}) => ({label, time, mean: value.map(v => v * factor), alarm: []}));
     const series = shown.map(({label}) => {
