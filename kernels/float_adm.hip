@@ -1,13 +1,9 @@
 // SPDX-License-Identifier: MPL-2.0
 //
-// ADM in floating point. crates/engine/src/metrics/float_adm.rs has the definition. The additions of a row are done by one
-// thread from the left to the right, so the terms of a scale are stored column by column: threads of successive rows
-// read successive numbers.
+// ADM in floating point. crates/engine/src/metrics/float_adm.rs has the definition. The terms are summed by ordered.hip.
 #include "frame.h"
-#include "ordered.h"
 
 #define FADM_THREADS 256
-#define FADM_SUM_THREADS 64
 #define FADM_SCALES 4
 
 // The shape of one scale.
@@ -17,10 +13,10 @@ struct FloatAdmScale {
   int32_t left, top;            // the first column and row that are scored
   int32_t columns, rows;        // how many are scored
   uint32_t stride;              // numbers from row to row of a band
-  uint32_t pitch;               // numbers from column to column of terms
   uint32_t bands;               // where its bands begin among the numbers of a picture: a, h, v, d
   uint32_t terms;               // where its terms begin in a set: h, v, d
-  uint32_t sums;                // where its row sums begin in a set: h, v, d
+  uint32_t terms_stride;        // numbers from row to row of terms
+  uint32_t area;                // numbers from the terms of a band to those of the next
   uint32_t tile;                // the number of its first tile
   uint32_t across;              // tiles side by side
 };
@@ -34,28 +30,26 @@ HV_OFFSET(FloatAdmScale, top, 20);
 HV_OFFSET(FloatAdmScale, columns, 24);
 HV_OFFSET(FloatAdmScale, rows, 28);
 HV_OFFSET(FloatAdmScale, stride, 32);
-HV_OFFSET(FloatAdmScale, pitch, 36);
-HV_OFFSET(FloatAdmScale, bands, 40);
-HV_OFFSET(FloatAdmScale, terms, 44);
-HV_OFFSET(FloatAdmScale, sums, 48);
+HV_OFFSET(FloatAdmScale, bands, 36);
+HV_OFFSET(FloatAdmScale, terms, 40);
+HV_OFFSET(FloatAdmScale, terms_stride, 44);
+HV_OFFSET(FloatAdmScale, area, 48);
 HV_OFFSET(FloatAdmScale, tile, 52);
 HV_OFFSET(FloatAdmScale, across, 56);
 
-// All scales, and where data lies. A set is the terms of one quantity: first the restored detail of each pair, then the
-// reference, then the additive part of each pair.
+// All scales, and where data lies. Each pair has three sets of terms: of the reference (only the first pair), of the restored
+// detail, of the additive part.
 struct FloatAdmLayout {
   FloatAdmScale scales[FADM_SCALES];
   uint32_t picture;  // numbers from picture to picture; the reference is the first
-  uint32_t terms;    // numbers from set to set of terms
-  uint32_t sums;     // numbers from set to set of row sums
-  uint32_t pairs;
+  uint32_t set;      // numbers from set to set
+  uint32_t pair;     // numbers from pair to pair
 };
-HV_SIZE(FloatAdmLayout, 256);
+HV_SIZE(FloatAdmLayout, 252);
 HV_OFFSET(FloatAdmLayout, scales, 0);
 HV_OFFSET(FloatAdmLayout, picture, 240);
-HV_OFFSET(FloatAdmLayout, terms, 244);
-HV_OFFSET(FloatAdmLayout, sums, 248);
-HV_OFFSET(FloatAdmLayout, pairs, 252);
+HV_OFFSET(FloatAdmLayout, set, 244);
+HV_OFFSET(FloatAdmLayout, pair, 248);
 
 // One way of weighting and masking.
 struct FloatAdmPass {
@@ -121,12 +115,11 @@ template <class At> HV_DEV void transform(At at, const FloatAdmScale &scale, flo
 // ---- decoupling and masking ---------------------------------------------------------------
 constexpr int MASK_W = 32, MASK_H = 16;  // coefficients that a block scores
 constexpr int HALO_W = MASK_W + 2, HALO_H = MASK_H + 2;
-constexpr int PITCH = HALO_H + 1;  // an odd number, so that neither columns nor rows share a bank
 
-using Plane = float[HALO_W * PITCH];
+using Plane = float[HALO_W * HALO_H];
 
-// The weighted magnitudes of a tile, column by column, for the bands h, v and d: restored detail, additive part, and for
-// both the amounts that they add to the threshold of neighbours.
+// The weighted magnitudes of a tile for the bands h, v and d: restored detail, additive part, and for both the amounts that
+// they add to the threshold of neighbours.
 struct Tile {
   Plane magnitudes[2][3], shares[2][3], reference[3];
 };
@@ -159,15 +152,15 @@ HV_DEV float threshold(const Plane *shares, const Plane *magnitudes, int at) {
   float all = 0;
   for (int band = 0; band < 3; band++) {
     const float *share = shares[band] + at;
-    float sum = share[-PITCH - 1];
+    float sum = share[-HALO_W - 1];
+    sum += share[-HALO_W];
+    sum += share[-HALO_W + 1];
     sum += share[-1];
-    sum += share[PITCH - 1];
-    sum += share[-PITCH];
     sum = (float)((double)sum + CENTRE * (double)magnitudes[band][at]);
-    sum += share[PITCH];
-    sum += share[-PITCH + 1];
     sum += share[1];
-    sum += share[PITCH + 1];
+    sum += share[HALO_W - 1];
+    sum += share[HALO_W];
+    sum += share[HALO_W + 1];
     all += sum;
   }
   return all;
@@ -190,7 +183,6 @@ HV_DEV void mask(const FloatAdmLayout &layout, const FloatAdmPass &pass, const u
     const int u = i % HALO_W, v = i / HALO_W, x = scale.left + x0 + u - 1, y = scale.top + y0 + v - 1;
     const int column = x < 0 ? 1 : hv_min(x, scale.width - 1), row = y < 0 ? 1 : hv_min(y, scale.height - 1);
     const uint64_t from = (uint64_t)scale.stride * (uint32_t)row + column;
-    const int to = u * PITCH + v;
     float o[3], t[3];
     for (int band = 0; band < 3; band++) {
       o[band] = reference[(band + 1) * size + from];
@@ -204,29 +196,28 @@ HV_DEV void mask(const FloatAdmLayout &layout, const FloatAdmPass &pass, const u
       const float parts[2] = {r, t[band] - r};
       for (int part = 0; part < 2; part++) {
         const float magnitude = __builtin_fabsf(weights[band] * parts[part]);
-        tile.magnitudes[part][band][to] = magnitude;
-        tile.shares[part][band][to] = (float)(NEIGHBOUR * (double)magnitude);
+        tile.magnitudes[part][band][i] = magnitude;
+        tile.shares[part][band][i] = (float)(NEIGHBOUR * (double)magnitude);
       }
-      tile.reference[band][to] = __builtin_fabsf(weights[band] * o[band]);
+      tile.reference[band][i] = __builtin_fabsf(weights[band] * o[band]);
     }
   }
   __syncthreads();
-  const uint32_t area = (uint32_t)scale.columns * scale.pitch;
   for (int i = (int)threadIdx.x; i < MASK_W * MASK_H; i += FADM_THREADS) {
-    const int u = i / MASK_H, v = i % MASK_H, column = x0 + u, row = y0 + v, at = (u + 1) * PITCH + v + 1;
+    const int u = i % MASK_W, v = i / MASK_W, column = x0 + u, row = y0 + v, at = (v + 1) * HALO_W + u + 1;
     if (column >= scale.columns || row >= scale.rows) continue;
-    float *const to = terms + scale.terms + (uint64_t)scale.pitch * (uint32_t)column + row;
-    const uint32_t sets[2] = {pair, layout.pairs + 1 + pair};
+    float *const to = terms + (uint64_t)pair * layout.pair + scale.terms +
+                      (uint64_t)scale.terms_stride * (uint32_t)row + column;
     for (int part = 0; part < (pass.aim ? 2 : 1); part++) {
       const float least = pass.masks ? threshold(tile.shares[1 - part], tile.magnitudes[1 - part], at) : 0.0f;
       for (int band = 0; band < 3; band++) {
         const float rest = tile.magnitudes[part][band][at] - least;
-        to[(uint64_t)sets[part] * layout.terms + (uint32_t)band * area] = cube(rest < 0.0f ? 0.0f : rest);
+        to[(uint64_t)(part + 1) * layout.set + (uint32_t)band * scale.area] = cube(rest < 0.0f ? 0.0f : rest);
       }
     }
     if (pair == 0) {
       for (int band = 0; band < 3; band++)
-        to[(uint64_t)layout.pairs * layout.terms + (uint32_t)band * area] = cube(tile.reference[band][at]);
+        to[(uint32_t)band * scale.area] = cube(tile.reference[band][at]);
     }
   }
 }
@@ -268,42 +259,3 @@ HV_KERNEL(FADM_THREADS, float_adm_mask)(FloatAdmLayout layout, FloatAdmPass pass
   fadm::mask(layout, pass, table, bands, terms, tile);
 }
 HV_EXPORT(float_adm_mask)
-
-// Sums the rows of all scales and bands. Block 64 threads, each with a row; grid (blocks for layout.sums, sets).
-HV_KERNEL(FADM_SUM_THREADS, float_adm_rows)(FloatAdmLayout layout, const float *__restrict__ terms,
-                                            float *__restrict__ sums) {
-  const uint32_t i = blockIdx.x * FADM_SUM_THREADS + threadIdx.x;
-  if (i >= layout.sums) return;
-  int s = FADM_SCALES - 1;
-  while (s > 0 && i < layout.scales[s].sums) s--;
-  const FloatAdmScale &scale = layout.scales[s];
-  const uint32_t band = (i - scale.sums) / (uint32_t)scale.rows, row = (i - scale.sums) % (uint32_t)scale.rows;
-  const float *const from = terms + (uint64_t)blockIdx.y * layout.terms + scale.terms +
-                            (uint64_t)band * (uint32_t)scale.columns * scale.pitch + row;
-  sums[(uint64_t)blockIdx.y * layout.sums + i] = hv_ordered_sum(from, scale.pitch, scale.columns);
-}
-HV_EXPORT(float_adm_rows)
-
-// Adds the sums of rows from the top to the bottom, and stores the bits: for each pair 12 of the reference (only for the
-// first), 12 of the restored detail, 12 of the additive part, [scale][band]. Block 64 threads; grid (12, sets).
-HV_KERNEL(FADM_SUM_THREADS, float_adm_sums)(FloatAdmLayout layout, const float *__restrict__ sums, uint32_t pitch,
-                                            uint64_t *to) {
-  __shared__ float part[FADM_SUM_THREADS];
-  const uint32_t s = blockIdx.x / 3, band = blockIdx.x % 3, set = blockIdx.y;
-  const FloatAdmScale &scale = layout.scales[s];
-  const float *const from = sums + (uint64_t)set * layout.sums + scale.sums + band * (uint32_t)scale.rows;
-  float sum = 0;
-  for (int first = 0; first < scale.rows; first += FADM_SUM_THREADS) {
-    const int n = hv_min(FADM_SUM_THREADS, scale.rows - first);
-    if ((int)threadIdx.x < n) part[threadIdx.x] = from[first + (int)threadIdx.x];
-    __syncthreads();
-    if (threadIdx.x == 0)
-      for (int i = 0; i < n; i++) sum += part[i];
-    __syncthreads();
-  }
-  if (threadIdx.x != 0) return;
-  const uint32_t kind = set < layout.pairs ? 1 : set == layout.pairs ? 0 : 2;
-  const uint32_t pair = kind == 1 ? set : kind == 0 ? 0 : set - layout.pairs - 1;
-  to[(uint64_t)pair * pitch + 12 * kind + blockIdx.x] = __builtin_bit_cast(uint32_t, sum);
-}
-HV_EXPORT(float_adm_sums)

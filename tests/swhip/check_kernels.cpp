@@ -433,7 +433,7 @@ void run_psnr_hvs(Run &run, const Frame<T> &frame) {
 // The table is that of a processor that divides, which does not matter here.
 template <class T>
 void run_float_adm(Run &run, const Frame<T> &frame) {
-  constexpr uint32_t PAIRS = 2, SETS = 2 * PAIRS + 1;
+  constexpr uint32_t PAIRS = 2, SETS = 3, SUMS = 12;
   std::vector<uint32_t> estimates;
   for (uint32_t i = 0; i < 4096; i++) {
     const float inverse = 1 / (1 + (float)i / 4096);
@@ -442,7 +442,6 @@ void run_float_adm(Run &run, const Frame<T> &frame) {
   }
   const Array<uint32_t> table(estimates);
   FloatAdmLayout layout{};
-  layout.pairs = PAIRS;
   uint32_t blocks = 0;
   int width = WIDTH, height = HEIGHT;
   for (FloatAdmScale &scale : layout.scales) {
@@ -451,15 +450,24 @@ void run_float_adm(Run &run, const Frame<T> &frame) {
     const auto margin = [](int extent) { return extent < 5 ? 0 : (extent - 5) / 10; };
     scale.left = margin(width), scale.columns = width - 2 * scale.left;
     scale.top = margin(height), scale.rows = height - 2 * scale.top;
-    scale.stride = tiles(width, 32) * 32, scale.pitch = tiles(scale.rows, 32) * 32;
-    scale.bands = layout.picture, scale.terms = layout.terms, scale.sums = layout.sums;
+    scale.stride = tiles(width, 32) * 32, scale.terms_stride = tiles(scale.columns, 4) * 4;
+    scale.bands = layout.picture, scale.terms = layout.set;
+    scale.area = scale.terms_stride * (uint32_t)scale.rows + tiles(scale.rows, 4) * 4;
     scale.tile = blocks, scale.across = tiles(scale.columns, fadm::MASK_W);
     layout.picture += 4 * scale.stride * (uint32_t)height;
-    layout.terms += 3 * scale.pitch * (uint32_t)scale.columns;
-    layout.sums += 3 * (uint32_t)scale.rows;
+    layout.set += 3 * scale.area;
     blocks += scale.across * tiles(scale.rows, fadm::MASK_H);
   }
-  const Array<float> bands((1 + PAIRS) * layout.picture), terms(SETS * layout.terms), sums(SETS * layout.sums);
+  layout.pair = SETS * layout.set;
+  std::vector<HvTerms> all;
+  for (uint32_t i = 0; i < SETS * SUMS; i++) {
+    const FloatAdmScale &scale = layout.scales[i % SUMS / 3];
+    const uint32_t first = i / SUMS * layout.set + scale.terms + i % 3 * scale.area;
+    const auto columns = (uint32_t)scale.columns, rows = (uint32_t)scale.rows;
+    all.push_back({first, scale.terms_stride, columns, rows, first + scale.terms_stride * rows, i});
+  }
+  const Array<HvTerms> planes(all);
+  const Array<float> bands((1 + PAIRS) * layout.picture), terms(PAIRS * layout.pair);
   for (int s = 0; s < FADM_SCALES; s++) {
     FloatAdmScale scale = layout.scales[s];
     scale.across = tiles(scale.width, fadm::TRANSFORM_W);
@@ -469,17 +477,18 @@ void run_float_adm(Run &run, const Frame<T> &frame) {
     else
       run.one("float_adm_transform", shape, layout.scales[s - 1], scale, layout.picture, bands.data());
   }
-  for (const bool all : {false, true}) {
+  for (const bool all_terms : {false, true}) {
     FloatAdmPass pass{};
-    pass.gain_limit = all ? 1.2 : 100, pass.masks = pass.aim = all;
+    pass.gain_limit = all_terms ? 1.2 : 100, pass.masks = pass.aim = all_terms;
     for (auto &weights : pass.weights) weights[0] = 0.02f, weights[1] = 0.01f;
-    const uint32_t sets = all ? SETS : PAIRS + 1;
-    const uint32_t *const estimated = all ? table.data() : nullptr;
+    const uint32_t *const estimated = all_terms ? table.data() : nullptr;
     run.one("float_adm_mask", {blocks, PAIRS, FADM_THREADS}, layout, pass, estimated, (const float *)bands.data(),
             terms.data());
-    run.one("float_adm_rows", {tiles((int)layout.sums, FADM_SUM_THREADS), sets, FADM_SUM_THREADS}, layout,
-            (const float *)terms.data(), sums.data());
-    run.sums("float_adm_sums", {12, sets, FADM_SUM_THREADS}, 36 * PAIRS, layout, (const float *)sums.data(), 36u);
+    const uint32_t count = (all_terms ? SETS : SETS - 1) * SUMS;  // the first pair has all sets
+    run.one("ordered_rows", {tiles(layout.scales[0].rows, ORDERED_ROWS), count, ORDERED_THREADS}, planes.data(), count,
+            layout.pair, terms.data());
+    run.sums("ordered_sums", {count, 1, ORDERED_THREADS}, count, planes.data(), layout.pair, (const float *)terms.data(),
+             count);
   }
 }
 

@@ -6,6 +6,7 @@ use gpu::{DeviceBuffer, Error, Kernel, Stream, arguments};
 
 use super::inverse::inverses;
 use super::metric::{Addresses, Metric, Pairs, Setup};
+use super::ordered::{HvTerms, Ordered};
 use super::shared::{bytes_of, shared};
 use crate::backend::BackendError;
 use crate::frame::Geometry;
@@ -14,14 +15,15 @@ use crate::metrics::adm::{AdmScale, scales};
 use crate::metrics::float_adm::{self, BandSums, FloatAdmPassSums, FloatAdmSums, FloatAdmWork};
 
 const THREADS: u32 = 256;
-const SUM_THREADS: u32 = 64;
 /// Coefficients per block of the transform, and of masking.
 const TRANSFORM_TILE: (usize, usize) = (32, 8);
 const MASK_TILE: (usize, usize) = (32, 16);
-/// Alignment of rows and columns, in numbers.
+/// Alignment of rows, in numbers.
 const ALIGNED: usize = 32;
-/// Number of sums of a pass: of the reference, of the restored detail, of the additive part.
-const SUMS: usize = 36;
+/// Number of sums of a set of terms, [scale][band].
+const SUMS: usize = 12;
+/// Sets of terms: of the reference, of the restored detail, of the additive part.
+const SETS: usize = 3;
 
 shared! {
     "float_adm.hip"
@@ -37,10 +39,10 @@ shared! {
         [24] columns: i32,
         [28] rows: i32,
         [32] stride: u32,
-        [36] pitch: u32,
-        [40] bands: u32,
-        [44] terms: u32,
-        [48] sums: u32,
+        [36] bands: u32,
+        [40] terms: u32,
+        [44] terms_stride: u32,
+        [48] area: u32,
         [52] tile: u32,
         [56] across: u32,
     }
@@ -50,12 +52,11 @@ shared! {
     "float_adm.hip"
     /// All scales, and where data lies.
     #[derive(Default)]
-    struct FloatAdmLayout: 256 {
+    struct FloatAdmLayout: 252 {
         [0] scales: [FloatAdmScale; 4],
         [240] picture: u32,
-        [244] terms: u32,
-        [248] sums: u32,
-        [252] pairs: u32,
+        [244] set: u32,
+        [248] pair: u32,
     }
 }
 
@@ -78,14 +79,16 @@ impl From<&float_adm::FloatAdmPass> for FloatAdmPass {
 }
 
 impl FloatAdmLayout {
-    fn new(geometry: Geometry) -> Self {
+    /// Lays out the bands of a picture, and the terms of a pair behind those of so many pictures. Also returns the planes of
+    /// the terms, set by set.
+    fn new(geometry: Geometry, pictures: usize) -> (Self, Vec<HvTerms>) {
         let mut layout = Self::default();
+        let shapes = scales(geometry.width, geometry.height);
         let mut input = (geometry.width, geometry.height);
         let mut tile = 0;
-        for (to, scale) in layout.scales.iter_mut().zip(scales(geometry.width, geometry.height)) {
-            let AdmScale { width, height, rows, columns, .. } = scale;
+        for (to, scale) in layout.scales.iter_mut().zip(&shapes) {
+            let AdmScale { width, height, ref rows, ref columns, .. } = *scale;
             let stride = width.next_multiple_of(ALIGNED);
-            let pitch = rows.len().next_multiple_of(ALIGNED);
             let across = columns.len().div_ceil(MASK_TILE.0);
             *to = FloatAdmScale {
                 in_width: input.0 as i32,
@@ -97,20 +100,31 @@ impl FloatAdmLayout {
                 columns: columns.len() as i32,
                 rows: rows.len() as i32,
                 stride: stride as u32,
-                pitch: pitch as u32,
                 bands: layout.picture,
-                terms: layout.terms,
-                sums: layout.sums,
                 tile: tile as u32,
                 across: across as u32,
+                ..Default::default()
             };
             layout.picture += (4 * stride * height) as u32;
-            layout.terms += (3 * columns.len() * pitch) as u32;
-            layout.sums += 3 * rows.len() as u32;
             tile += across * rows.len().div_ceil(MASK_TILE.1);
             input = (width, height);
         }
-        layout
+        let first = pictures as u32 * layout.picture;
+        let mut used = first;
+        let planes: Vec<_> = (0..SETS * SUMS)
+            .map(|sum| {
+                let AdmScale { rows, columns, .. } = &shapes[sum % SUMS / 3];
+                HvTerms::take(&mut used, (columns.len(), rows.len()), sum)
+            })
+            .collect();
+        for (scale, bands) in layout.scales.iter_mut().zip(planes.chunks(3)) {
+            scale.terms = bands[0].terms - first;
+            scale.terms_stride = bands[0].stride;
+            scale.area = bands[1].terms - bands[0].terms;
+        }
+        layout.set = planes[SUMS].terms - planes[0].terms;
+        layout.pair = used - first;
+        (layout, planes)
     }
 
     /// Returns the number of blocks that compute terms.
@@ -132,9 +146,9 @@ pub struct FloatAdm {
     first: Kernel,
     transform: Kernel,
     mask: Kernel,
-    rows: Kernel,
-    sums: Kernel,
     work: FloatAdmWork,
+    /// For each pass the sums of the reference, and those of a pair.
+    ordered: Vec<[Ordered; 2]>,
     layout: FloatAdmLayout,
     /// The host's approximate inverses; `None` if it divides.
     table: Option<DeviceBuffer>,
@@ -142,20 +156,10 @@ pub struct FloatAdm {
     renditions: usize,
 }
 
-/// Bytes of `count` numbers.
-fn bytes(count: u32) -> usize {
-    count as usize * size_of::<f32>()
-}
-
 impl FloatAdm {
-    /// Returns the bytes of the bands of all pictures, and of the sets of terms.
-    fn room(&self) -> (usize, usize) {
-        ((1 + self.renditions) * bytes(self.layout.picture), self.sets() * bytes(self.layout.terms))
-    }
-
-    /// Returns the largest number of sets of terms.
-    fn sets(&self) -> usize {
-        1 + 2 * self.renditions
+    /// Returns the bytes of the bands of all pictures.
+    fn bands(&self) -> usize {
+        (1 + self.renditions) * self.layout.picture as usize * size_of::<f32>()
     }
 }
 
@@ -164,7 +168,7 @@ impl Metric for FloatAdm {
     const WIDE: bool = true;
 
     fn modules(_work: &FloatAdmWork, _setup: &Setup<'_>) -> Vec<&'static str> {
-        vec!["float_adm"]
+        vec!["float_adm", Ordered::MODULE]
     }
 
     fn prepare(work: &FloatAdmWork, setup: &Setup<'_>) -> Result<Self, BackendError> {
@@ -177,15 +181,22 @@ impl Metric for FloatAdm {
         let device = setup.device;
         let table = || DeviceBuffer::holding(device, "a table", bytes_of(inverses));
         let table = (!inverses.is_empty()).then(table).transpose()?;
-        let kernel = |name, threads| Kernel::new(device, "float_adm", name, threads);
+        let kernel = |name| Kernel::new(device, "float_adm", name, THREADS);
+        let (layout, planes) = FloatAdmLayout::new(setup.geometry, 1 + setup.renditions);
+        let ordered = |(i, pass): (usize, &float_adm::FloatAdmPass)| {
+            let of_pass = |plane: &HvTerms| HvTerms { sum: plane.sum + (i * SETS * SUMS) as u32, ..*plane };
+            let planes: Vec<_> = planes.iter().map(of_pass).collect();
+            let (reference, own) = planes.split_at(SUMS);
+            let own = if pass.aim { own } else { &own[..SUMS] };
+            Ok::<_, Error>([Ordered::new(device, reference)?, Ordered::new(device, own)?])
+        };
         Ok(Self {
-            first: kernel(setup.by_sample("float_adm_u8", "float_adm_u16"), THREADS)?,
-            transform: kernel("float_adm_transform", THREADS)?,
-            mask: kernel("float_adm_mask", THREADS)?,
-            rows: kernel("float_adm_rows", SUM_THREADS)?,
-            sums: kernel("float_adm_sums", SUM_THREADS)?,
+            first: kernel(setup.by_sample("float_adm_u8", "float_adm_u16"))?,
+            transform: kernel("float_adm_transform")?,
+            mask: kernel("float_adm_mask")?,
             work: work.clone(),
-            layout: FloatAdmLayout::new(setup.geometry),
+            ordered: work.passes.iter().enumerate().map(ordered).collect::<Result<_, _>>()?,
+            layout,
             table,
             bits: setup.geometry.depth.bits(),
             renditions: setup.renditions,
@@ -193,22 +204,17 @@ impl Metric for FloatAdm {
     }
 
     fn scratch(&self) -> usize {
-        let (bands, terms) = self.room();
-        bands + terms + self.sets() * bytes(self.layout.sums)
+        self.bands() + self.renditions * self.layout.pair as usize * size_of::<f32>()
     }
 
     fn sums(&self) -> usize {
-        SUMS * self.work.passes.len()
+        SETS * SUMS * self.work.passes.len()
     }
 
     fn launch(&self, stream: &Stream, pairs: Pairs) -> Result<(), Error> {
-        let Addresses { frame, scratch: bands, sums: to } = pairs.first;
-        let pairs_pitch = (pairs.pitch / 8) as u32;
-        let count = pairs.count as u32;
-        let layout = FloatAdmLayout { pairs: count, ..self.layout };
-        let room = self.room();
-        let (terms, row_sums) = (bands + room.0 as u64, bands + (room.0 + room.1) as u64);
-        let (picture, bits) = (layout.picture, self.bits);
+        let Addresses { frame, scratch: bands, .. } = pairs.first;
+        let (layout, bits, count) = (self.layout, self.bits, pairs.count as u32);
+        let (picture, terms) = (layout.picture, bands + self.bands() as u64);
         let table = self.table.as_ref().map_or(0, DeviceBuffer::address);
         for (s, scale) in layout.scales.iter().enumerate() {
             let (shape, tiles) = scale.transform();
@@ -226,18 +232,13 @@ impl Metric for FloatAdm {
                 }
             }
         }
-        for (i, pass) in self.work.passes.iter().enumerate() {
-            let sets = if pass.aim { 1 + 2 * count } else { 1 + count };
+        for (pass, [of_reference, own]) in self.work.passes.iter().zip(&self.ordered) {
             let pass = FloatAdmPass::from(pass);
-            let to = to + (i * SUMS * size_of::<u64>()) as u64;
-            let rows = (layout.sums.div_ceil(SUM_THREADS), sets);
-            // SAFETY: the parameters of float_adm_mask, float_adm_rows and float_adm_sums.
-            unsafe {
-                let of_mask = arguments![layout, pass, table, bands, terms];
-                self.mask.launch(stream, (layout.mask_tiles(), count), of_mask)?;
-                self.rows.launch(stream, rows, arguments![layout, terms, row_sums])?;
-                self.sums.launch(stream, (12, sets), arguments![layout, row_sums, pairs_pitch, to])?;
-            }
+            let of_mask = arguments![layout, pass, table, bands, terms];
+            // SAFETY: the parameters of float_adm_mask.
+            unsafe { self.mask.launch(stream, (layout.mask_tiles(), count), of_mask)? };
+            of_reference.launch(stream, Pairs { count: 1, ..pairs }, layout.pair)?;
+            own.launch(stream, pairs, layout.pair)?;
         }
         Ok(())
     }
@@ -251,9 +252,9 @@ impl Metric for FloatAdm {
             let passes = self.work.passes.iter().enumerate();
             let sums = passes.map(|(i, pass)| FloatAdmPassSums {
                 // Those of the reference are beside the first pair.
-                reference: bands(&sums[0][i * SUMS..]),
-                restored: bands(&own[i * SUMS + 12..]),
-                additive: pass.aim.then(|| bands(&own[i * SUMS + 24..])),
+                reference: bands(&sums[0][i * SETS * SUMS..]),
+                restored: bands(&own[(i * SETS + 1) * SUMS..]),
+                additive: pass.aim.then(|| bands(&own[(i * SETS + 2) * SUMS..])),
             });
             sums.collect()
         };
