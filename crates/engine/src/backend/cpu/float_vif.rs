@@ -33,7 +33,14 @@ const ROOM: usize = 4;
 #[repr(align(64))]
 struct Line([f32; TILE]);
 
-type Tile = [Line; TILE];
+/// Sixteen lines, one after another.
+#[derive(Clone, Copy, Debug)]
+#[repr(align(64))]
+struct Tile([f32; TILE * TILE]);
+
+impl Tile {
+    const ZERO: Self = Self([0.0; TILE * TILE]);
+}
 
 /// A picture whose rows can be read as singles in the range of 8 bits, less 128.
 trait Image: Copy + Send + Sync {
@@ -356,7 +363,7 @@ impl Strip {
     #[inline(always)]
     unsafe fn push<V: Lanes, const STEP: usize>(&mut self, rows: &[Line], taps: &[f32]) {
         let place = self.extend();
-        let mut tile = [Line::default(); TILE];
+        let mut tile = Tile::ZERO;
         // SAFETY: the CPU has the instructions, as the caller has promised.
         unsafe {
             filter::<V, STEP>(rows, taps, &mut tile);
@@ -404,7 +411,7 @@ fn lag(reach: usize) -> usize {
 #[inline(always)]
 unsafe fn filter<V: Lanes, const STEP: usize>(from: &[Line], taps: &[f32], to: &mut Tile) {
     assert!(from.len() >= STEP * (TILE - 1) + taps.len());
-    let (from, to) = (from.as_ptr().cast::<f32>(), to.as_mut_ptr().cast::<f32>());
+    let (from, to) = (from.as_ptr().cast::<f32>(), to.0.as_mut_ptr());
     for place in (0..TILE).step_by(CHAINS) {
         for lane in (0..TILE).step_by(V::N) {
             // SAFETY: the CPU has the instructions, as the caller has promised, and both have all lines.
@@ -439,7 +446,7 @@ unsafe fn filter<V: Lanes, const STEP: usize>(from: &[Line], taps: &[f32], to: &
 #[inline(always)]
 unsafe fn turn<V: Lanes>(from: &Tile, to: &mut [Line]) {
     let to = &mut to[..TILE];
-    let (from, to) = (from.as_ptr().cast::<f32>(), to.as_mut_ptr().cast::<f32>());
+    let (from, to) = (from.0.as_ptr(), to.as_mut_ptr().cast::<f32>());
     for y in (0..TILE).step_by(V::N) {
         for x in (0..TILE).step_by(V::N) {
             // SAFETY: the CPU has the instructions, as the caller has promised, and both have sixteen lines.
@@ -448,11 +455,20 @@ unsafe fn turn<V: Lanes>(from: &Tile, to: &mut [Line]) {
     }
 }
 
+/// Multiplies lines, as many as each has.
+///
+/// # Safety
+///
+/// The CPU must have the instructions of `V`.
 #[inline(always)]
-fn products(a: &[Line], b: &[Line], to: &mut [Line]) {
+unsafe fn products<V: Lanes>(a: &[Line], b: &[Line], to: &mut [Line]) {
     for ((to, a), b) in to.iter_mut().zip(a).zip(b) {
-        for i in 0..TILE {
-            to.0[i] = a.0[i] * b.0[i];
+        for lane in (0..TILE).step_by(V::N) {
+            // SAFETY: the CPU has the instructions, as the caller has promised, and lines hold whole vectors.
+            unsafe {
+                let (a, b) = (V::load_f32(a.0.as_ptr().add(lane)), V::load_f32(b.0.as_ptr().add(lane)));
+                V::store_f32(to.0.as_mut_ptr().add(lane), V::mul_f32(a, b));
+            }
         }
     }
 }
@@ -479,7 +495,8 @@ unsafe fn process_sums<V: Lanes, I: Image>(
     let (lag, tiles) = (lag(reach), width.div_ceil(TILE));
     let Scratch { rows, strips, lines: [x, y, product] } = scratch;
     let mut found = vec![Vec::with_capacity(BAND); (pictures.len() - 1) * variants.len()];
-    let mut filtered = [[Line::default(); TILE]; 5];
+    let mut filtered = [Tile::ZERO; 5];
+    let mut terms = [Tile::ZERO; 2];
     rows.iter_mut().for_each(|rows| rows.next = isize::MIN);
     for top in band.clone().step_by(TILE) {
         let first = top as isize - reach as isize;
@@ -487,21 +504,21 @@ unsafe fn process_sums<V: Lanes, I: Image>(
             rows.read(picture, first);
         }
         strips.iter_mut().for_each(Strip::clear);
-        let mut sums = vec![Sums::default(); found.len()];
+        let mut sums = vec![[Line::default(); 2]; found.len()];
         for tile in 0..tiles + lag {
             // SAFETY: the CPU has the instructions, as the caller has promised.
             unsafe {
                 if tile < tiles {
                     rows[0].copy(first, tile, x);
                     strips[0].push::<V, 1>(x, taps);
-                    products(x, x, product);
+                    products::<V>(x, x, product);
                     strips[1].push::<V, 1>(product, taps);
                     for (rows, strips) in rows[1..].iter().zip(strips[2..].chunks_exact_mut(3)) {
                         rows.copy(first, tile, y);
                         strips[0].push::<V, 1>(y, taps);
-                        products(y, y, product);
+                        products::<V>(y, y, product);
                         strips[1].push::<V, 1>(product, taps);
-                        products(x, y, product);
+                        products::<V>(x, y, product);
                         strips[2].push::<V, 1>(product, taps);
                     }
                 } else {
@@ -522,8 +539,11 @@ unsafe fn process_sums<V: Lanes, I: Image>(
                     }
                     for (variant, sums) in variants.iter().zip(sums) {
                         match variant.exact_inverse() {
-                            Some(inverse) => statistics::<true>(&filtered, columns, variant, inverse, sums),
-                            None => statistics::<false>(&filtered, columns, variant, 0.0, sums),
+                            Some(inverse) => statistics::<true>(&filtered, variant, inverse, &mut terms),
+                            None => statistics::<false>(&filtered, variant, 0.0, &mut terms),
+                        }
+                        for (sum, terms) in sums.iter_mut().zip(&terms) {
+                            add_columns::<V>(terms, columns, sum);
                         }
                     }
                 }
@@ -531,76 +551,84 @@ unsafe fn process_sums<V: Lanes, I: Image>(
         }
         for (found, sums) in found.iter_mut().zip(&sums) {
             for row in 0..TILE.min(band.end - top) {
-                found.push([sums.num.0[row], sums.den.0[row]]);
+                found.push(sums.each_ref().map(|sum| sum.0[row]));
             }
         }
     }
     found
 }
 
-/// Numerators and denominators of sixteen rows.
-#[derive(Clone, Copy, Default)]
-struct Sums {
-    num: Line,
-    den: Line,
-}
-
-/// Adds numerators and denominators of some columns, which have means and mean squares of the reference, those of the
-/// distorted picture, and mean products. `EXACT`: products with the inverse of the noise are exact.
+/// Adds columns to the sums of their rows, one after another.
+///
+/// # Safety
+///
+/// The CPU must have the instructions of `V`.
 #[inline(always)]
-fn statistics<const EXACT: bool>(
-    filtered: &[Tile; 5],
-    columns: usize,
-    variant: &Variant,
-    inverse: f32,
-    sums: &mut Sums,
-) {
-    let Variant { gain_limit, noise } = *variant;
-    let (flat_factor, noise_limit) = (variant.flat_factor(), variant.noise_limit());
-    for column in 0..columns {
-        let [mean1, square1, mean2, square2, product] = each_line(filtered, column);
-        for i in 0..TILE {
-            let (m1, m2) = (mean1.0[i], mean2.0[i]);
-            let variance1 = square1.0[i] - m1 * m1;
-            let variance2 = square2.0[i] - m2 * m2;
-            let covariance = product.0[i] - m1 * m2;
-            let mut variance1 = if variance1 > 0.0 { variance1 } else { 0.0 };
-            let variance2 = if variance2 > 0.0 { variance2 } else { 0.0 };
-            let mut gain = covariance / (variance1 + EPSILON);
-            let mut rest = variance2 - gain * covariance;
-            let flat1 = variance1 < EPSILON;
-            gain = if flat1 { 0.0 } else { gain };
-            rest = if flat1 { variance2 } else { rest };
-            variance1 = if flat1 { 0.0 } else { variance1 };
-            let flat2 = variance2 < EPSILON;
-            gain = if flat2 { 0.0 } else { gain };
-            rest = if flat2 { 0.0 } else { rest };
-            rest = if gain < 0.0 { variance2 } else { rest };
-            gain = if gain < 0.0 { 0.0 } else { gain };
-            rest = if rest > EPSILON { rest } else { EPSILON };
-            gain = if gain < gain_limit { gain } else { gain_limit };
-            let kept = f64::from((gain * gain) * variance1) / (f64::from(rest) + noise);
-            let mut num = log2((1.0 + kept) as f32);
-            // The sum of 1 and a single is the same in both precisions, once it is rounded to single precision.
-            let mut den = log2(if EXACT {
-                1.0 + variance1 * inverse
-            } else {
-                (1.0 + f64::from(variance1) / noise) as f32
-            });
-            num = if covariance < 0.0 { 0.0 } else { num };
-            let below = variance1 < noise_limit;
-            num = if below { 1.0 - variance2 * flat_factor } else { num };
-            den = if below { 1.0 } else { den };
-            sums.num.0[i] += num;
-            sums.den.0[i] += den;
+unsafe fn add_columns<V: Lanes>(terms: &Tile, columns: usize, sums: &mut Line) {
+    for lane in (0..TILE).step_by(V::N) {
+        // SAFETY: the CPU has the instructions, as the caller has promised, and a tile has at most sixteen columns.
+        unsafe {
+            let to = sums.0.as_mut_ptr().add(lane);
+            let mut sum = V::load_f32(to);
+            for column in 0..columns.min(TILE) {
+                sum = V::add_f32(sum, V::load_f32(terms.0.as_ptr().add(column * TILE + lane)));
+            }
+            V::store_f32(to, sum);
         }
     }
 }
 
+/// Computes numerators and denominators from means and mean squares of the reference, those of the distorted picture, and
+/// mean products. `EXACT`: products with the inverse of the noise are exact.
 #[inline(always)]
-fn each_line(filtered: &[Tile; 5], column: usize) -> [&Line; 5] {
-    let [a, b, c, d, e] = filtered;
-    [&a[column], &b[column], &c[column], &d[column], &e[column]]
+fn statistics<const EXACT: bool>(
+    filtered: &[Tile; 5],
+    variant: &Variant,
+    inverse: f32,
+    terms: &mut [Tile; 2],
+) {
+    let Variant { gain_limit, noise } = *variant;
+    let (flat_factor, noise_limit) = (variant.flat_factor(), variant.noise_limit());
+    let [mean1, square1, mean2, square2, product] = filtered;
+    let [nums, dens] = terms;
+    let mut linear = [0f32; TILE * TILE];
+    for i in 0..TILE * TILE {
+        let (m1, m2) = (mean1.0[i], mean2.0[i]);
+        let variance1 = square1.0[i] - m1 * m1;
+        let variance2 = square2.0[i] - m2 * m2;
+        let covariance = product.0[i] - m1 * m2;
+        let mut variance1 = if variance1 > 0.0 { variance1 } else { 0.0 };
+        let variance2 = if variance2 > 0.0 { variance2 } else { 0.0 };
+        let mut gain = covariance / (variance1 + EPSILON);
+        let mut rest = variance2 - gain * covariance;
+        let flat1 = variance1 < EPSILON;
+        gain = if flat1 { 0.0 } else { gain };
+        rest = if flat1 { variance2 } else { rest };
+        variance1 = if flat1 { 0.0 } else { variance1 };
+        let flat2 = variance2 < EPSILON;
+        gain = if flat2 { 0.0 } else { gain };
+        rest = if flat2 { 0.0 } else { rest };
+        rest = if gain < 0.0 { variance2 } else { rest };
+        gain = if gain < 0.0 { 0.0 } else { gain };
+        rest = if rest > EPSILON { rest } else { EPSILON };
+        gain = if gain < gain_limit { gain } else { gain_limit };
+        let kept = f64::from((gain * gain) * variance1) / (f64::from(rest) + noise);
+        // Below the noise, the logarithms are 0 and 1, and the first takes the numerator as it is.
+        let below = variance1 < noise_limit;
+        linear[i] = if below { 1.0 - variance2 * flat_factor } else { 0.0 };
+        nums.0[i] = if below | (covariance < 0.0) { 1.0 } else { (1.0 + kept) as f32 };
+        // The sum of 1 and a single is the same in both precisions, once it is rounded to single precision.
+        let information =
+            if EXACT { 1.0 + variance1 * inverse } else { (1.0 + f64::from(variance1) / noise) as f32 };
+        dens.0[i] = if below { 2.0 } else { information };
+    }
+    // Logarithms take long, one step after another: in loops of their own, CPUs compute many at a time.
+    for i in 0..TILE * TILE {
+        nums.0[i] = log2(nums.0[i]) + linear[i];
+    }
+    for i in 0..TILE * TILE {
+        dens.0[i] = log2(dens.0[i]);
+    }
 }
 
 /// Computes the logarithm of a number from 1 on; 128 and more for infinity and what is no number.
@@ -609,11 +637,12 @@ fn log2(x: f32) -> f32 {
     let bits = x.to_bits();
     let exponent = ((bits >> 23 & 255) as i32 - 127) as f32;
     let rest = f32::from_bits(bits & 0x7f_ffff | 1f32.to_bits()) - 1.0;
-    let mut log = 0.0;
-    for k in 0..LOG2.len() {
+    // The polynomial without the product by zero at its beginning and the zero at its end, which change nothing.
+    let mut log = LOG2[0];
+    for k in 1..LOG2.len() - 1 {
         log = log * rest + LOG2[k];
     }
-    exponent + log
+    exponent + log * rest
 }
 
 dispatch!(fn halve_band[I: Image](
@@ -638,7 +667,7 @@ unsafe fn process_halves<V: Lanes, I: Image>(
     let (lag, tiles) = (lag(reach), from.size().0.div_ceil(TILE));
     let Scratch { rows, strips, lines: [x, ..] } = scratch;
     let (rows, strip) = (&mut rows[0], &mut strips[0]);
-    let mut turned = [Line::default(); TILE];
+    let mut turned = Tile::ZERO;
     let mut tile_out = [Line::default(); TILE];
     rows.next = isize::MIN;
     for (top, to) in band.step_by(TILE).zip(to.chunks_mut(TILE * width)) {
