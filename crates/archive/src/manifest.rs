@@ -45,7 +45,7 @@ pub struct Title {
     pub distorted: Source,
     /// Arguments of `score`, without the files.
     pub options: Vec<String>,
-    /// Models with the hashes of their files.
+    /// Models with the hashes of their files, and features with those of their options, which a file may be read for.
     pub models: Vec<(String, String)>,
     /// Reason why the title cannot be scored.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -253,10 +253,14 @@ impl Title {
         extractors.map_err(|error| Error::Usage(format!("{}: {error}", self.name)))
     }
 
-    /// Returns the models with the current hashes of their files.
-    pub fn hashes(plan: &Plan) -> Vec<(String, String)> {
+    /// Returns the models with the current hashes of their files, and the features with those of their options.
+    pub fn hashes(&self, plan: &Plan) -> Result<Vec<(String, String)>, Error> {
         let models = plan.models.iter().map(|planned| &planned.model);
-        models.map(|model| (model.name().to_owned(), model.sha256().to_owned())).collect()
+        let models = models.map(|model| (model.name().to_owned(), model.sha256().to_owned()));
+        let hash = |extractor: Extractor| {
+            (extractor.name().to_owned(), hex(Sha256::new_with_prefix(format!("{extractor:?}"))))
+        };
+        Ok(models.chain(self.extractors(&self.args(&[])?)?.into_iter().map(hash)).collect())
     }
 
     /// Returns one hash of everything that the scores of a chunk depend on.
@@ -279,7 +283,7 @@ impl Title {
     pub fn check_inputs(&self) -> Result<(), Error> {
         self.reference.check()?;
         self.distorted.check()?;
-        let now = Self::hashes(&self.plan()?);
+        let now = self.hashes(&self.plan()?)?;
         match self.models.iter().zip(&now).find(|(planned, now)| planned != now) {
             Some(((name, _), _)) => Err(changed(name)),
             None => Ok(()),

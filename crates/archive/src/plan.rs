@@ -133,7 +133,7 @@ fn examine(args: &Args, title: &mut Title, given: &[(String, String)]) -> Result
         title.options.push(format!("--model={}", absolute(&choice.name)?));
     }
     let plan = title.plan()?;
-    title.models = Title::hashes(&plan);
+    title.models = title.hashes(&plan)?;
     (title.lead_in, title.look_ahead) = (plan.lookback().max(plan.work.history()), plan.lookahead());
     // Also done for titles that are not cut, so that problems are reported now and files are examined only once.
     let mut prepared = command::prepare(&title.args(&[])?)?;

@@ -383,6 +383,29 @@ fn changed_inputs_and_boundaries_that_do_not_match_are_refused() {
     assert!(unknown.contains("cinema/9"), "{unknown}");
 }
 
+/// Chunks with different displays would be merged.
+#[test]
+fn a_display_that_changes_after_planning_is_noticed() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    clips(folder, "cinema", CINEMA, 20, "matroskamux", X264);
+    let file = folder.join("display.json");
+    let write = |inches: u32| {
+        let display = format!(
+            r#"{{"mine": {{"name": "Mine", "resolution": [1920, 1080], "viewing_distance_meters": 1, "diagonal_size_inches": {inches},
+            "max_luminance": 200, "contrast": 1000}}}}"#
+        );
+        fs::write(&file, display).unwrap();
+    };
+    write(24);
+    let feature = format!("--feature=cvvdp=display={}", file.display());
+    let archive =
+        Archive::plan(folder, "name,reference,distorted\ncinema,cinema.film,cinema.encoded\n", &[&feature]);
+    write(32);
+    let errors = archive.ends("run", &[], 1).stderr;
+    assert!(errors.contains("cvvdp has changed since"), "{errors}");
+}
+
 #[test]
 fn rows_that_change_after_scoring_are_scored_again() {
     let folder = tempfile::tempdir().unwrap();

@@ -60,10 +60,13 @@ fn devices_pipes_and_links_are_written_to() {
     film(&folder.join("film.mkv"));
     symlink("page", folder.join("report.html")).unwrap();
     assert!(Command::new("mkfifo").arg(folder.join("pipe.json")).status().unwrap().success());
-    let pipe = folder.join("pipe.json");
-    let reader = thread::spawn(move || fs::read_to_string(pipe).unwrap());
+    // With another writer, the pipe has its reader before the program looks, and does not end before that.
+    let writer = fs::File::options().read(true).write(true).open(folder.join("pipe.json")).unwrap();
+    let pipe = fs::File::open(folder.join("pipe.json")).unwrap();
+    let reader = thread::spawn(move || std::io::read_to_string(pipe).unwrap());
     let ended = score(folder, &["--results", "pipe.json", "--report", "report.html", "--json"]);
     assert!(ended.status.success(), "{}", ended.stderr);
+    drop(writer);
     let results: Value = serde_json::from_str(&reader.join().unwrap()).unwrap();
     assert_eq!(results["frames"].as_array().unwrap().len(), 4);
     assert!(fs::metadata(folder.join("pipe.json")).unwrap().file_type().is_fifo());

@@ -83,7 +83,7 @@ impl Model {
         let name = name_or_path.strip_suffix(".json").unwrap_or(name_or_path);
         match builtin::find(name) {
             Some(builtin) => {
-                Self::build(name, name, builtin.json.as_bytes(), &[builtin.options, options].concat())
+                Self::build(name, name, builtin.json().as_bytes(), &[builtin.options, options].concat())
             }
             None => Self::open(name_or_path, options),
         }
