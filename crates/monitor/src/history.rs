@@ -93,6 +93,8 @@ struct Waiting {
     value_count: usize,
     /// Windows and events that were dropped.
     lost: u64,
+    /// Number of those that are being written, which readers do not see meanwhile.
+    in_flight: usize,
     /// Some of them may be written already, by a commit that has failed.
     retried: bool,
 }
@@ -264,8 +266,12 @@ impl History {
     pub fn shown(&self) -> Shown {
         let reason = self.health.lock().reason.clone();
         let waiting = self.waiting.lock();
-        let count = waiting.windows + waiting.value_count + waiting.events.len() + waiting.kept.len();
-        Shown { up: reason.is_none(), reason, waiting: count, lost: waiting.lost }
+        Shown {
+            up: reason.is_none(),
+            reason,
+            waiting: waiting.in_flight + waiting.count(),
+            lost: waiting.lost,
+        }
     }
 
     /// Runs an operation on the database. A panic in it, as some damaged files cause, is an error.
@@ -301,7 +307,8 @@ impl History {
         let batch = {
             let mut waiting = self.waiting.lock();
             let lost = waiting.lost;
-            std::mem::replace(&mut *waiting, Waiting { lost, ..Waiting::default() })
+            let in_flight = waiting.count();
+            std::mem::replace(&mut *waiting, Waiting { lost, in_flight, ..Waiting::default() })
         };
         if batch.windows == 0 && batch.value_count == 0 && batch.events.is_empty() && batch.kept.is_empty() {
             return Ok(());
@@ -313,6 +320,7 @@ impl History {
             waiting.append(newer);
             waiting.limit(MOST_WAITING);
         }
+        self.waiting.lock().in_flight = 0;
         result
     }
 
@@ -698,6 +706,10 @@ impl Sum {
 }
 
 impl Waiting {
+    fn count(&self) -> usize {
+        self.windows + self.value_count + self.events.len() + self.kept.len()
+    }
+
     /// Returns the windows of a rendition, by minute.
     fn of(&self, channel: &str, label: &str, minutes: RangeInclusive<u64>) -> BTreeMap<u64, Vec<u8>> {
         let range = (*minutes.start(), String::new(), String::new())..;

@@ -180,6 +180,7 @@ fn bad_days_lose_and_repeat_nothing() {
     }
 
     let table = "/api/channels/a/history.csv";
+    monitor.poll("/api/channels", |overview| overview["history"]["waiting"] == 0);
     let before = windows(&monitor.get(table));
     let printed = monitor.seen.iter().filter(|line| line.contains("low  ") && line.contains("VMAF")).count();
     assert!(before.len() >= printed && scored(&monitor) > 0, "{printed} printed, {before:?}");
