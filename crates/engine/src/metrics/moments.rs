@@ -14,9 +14,14 @@ use super::score::{OptionsError, Scorer, Source, plain};
 use super::work::Work;
 use crate::frame::{BitDepth, Geometry};
 
-/// The work, of which there is only one kind: one pass over the pictures has all sums.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct MomentWork;
+/// The sums that are needed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MomentWork {
+    /// That of the squared differences.
+    pub error: bool,
+    /// Those of each picture.
+    pub moments: bool,
+}
 
 /// Sums over the samples of a picture.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -26,7 +31,7 @@ pub struct PictureMoments {
     pub second: f64,
 }
 
-/// Sums of a pair.
+/// Sums of a pair; 0 where they are not needed.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct MomentSums {
     /// Of the squared differences.
@@ -92,7 +97,7 @@ impl Extract for FloatPsnrOptions {
     }];
 
     fn plan(&self, _costly: bool, work: &mut Work) -> Result<Box<dyn Source>, OptionsError> {
-        work.set::<Moments>(MomentWork);
+        work.extend::<Moments, _>(MomentWork::default(), |work| work.error = true);
         Ok(Box::new(FloatPsnrSource))
     }
 }
@@ -156,7 +161,7 @@ impl Extract for MomentOptions {
     }];
 
     fn plan(&self, _costly: bool, work: &mut Work) -> Result<Box<dyn Source>, OptionsError> {
-        work.set::<Moments>(MomentWork);
+        work.extend::<Moments, _>(MomentWork::default(), |work| work.moments = true);
         Ok(Box::new(MomentSource))
     }
 }

@@ -7,34 +7,59 @@
 use rayon::prelude::*;
 
 use super::metric::{Metric, Pictures, Setup, typed};
+use super::psnr::sse;
 use super::simd::{Lanes, Level, dispatch};
 use crate::backend::BackendError;
 use crate::backend::cpu::plane::{Plane, Row, Sample};
+use crate::frame::BitDepth;
 use crate::metrics;
 use crate::metrics::moments::{MomentSums, MomentWork, Moments as Definition, PictureMoments};
 
 /// Rows of a part.
 const BAND: usize = 64;
+/// Most bits of samples whose squares have no more than 24 bits, so that none is rounded.
+const WHOLE_BITS: u32 = 12;
+/// Samples of a row whose squares fit the sum in 32 bits.
+const CHUNK: usize = 128;
 /// Sums that are added side by side.
 const BESIDE: usize = 16;
 
 /// Computes the sums of each distorted picture. Runs in the current rayon pool.
-pub fn sums<T: Sample>(level: Level, reference: Plane<'_, T>, distorted: &[Plane<'_, T>]) -> Vec<MomentSums> {
-    let of_reference = moments(level, reference);
-    let pair = |distorted: &Plane<'_, T>| {
-        let error = bands(reference, |from| errors::<T>(level, [reference, *distorted], from));
-        MomentSums {
-            error: exact(error).unwrap_or_else(|| {
-                in_order(reference, |x, y| number(reference, x, y) - number(*distorted, x, y))
-            }),
-            reference: of_reference,
-            distorted: moments(level, *distorted),
-        }
+pub fn sums<T: Sample>(
+    level: Level,
+    work: MomentWork,
+    depth: BitDepth,
+    reference: Plane<'_, T>,
+    distorted: &[Plane<'_, T>],
+) -> Vec<MomentSums> {
+    let of = |plane: Plane<'_, T>| match work.moments {
+        true => moments(level, depth, plane),
+        false => PictureMoments::default(),
+    };
+    let of_reference = of(reference);
+    let pair = |distorted: &Plane<'_, T>| MomentSums {
+        error: if work.error { error(level, depth, reference, *distorted) } else { 0.0 },
+        reference: of_reference,
+        distorted: of(*distorted),
     };
     distorted.iter().map(pair).collect()
 }
 
-fn moments<T: Sample>(level: Level, plane: Plane<'_, T>) -> PictureMoments {
+fn error<T: Sample>(level: Level, depth: BitDepth, a: Plane<'_, T>, b: Plane<'_, T>) -> f64 {
+    if depth.bits() <= WHOLE_BITS {
+        return sse(level, a, b) as f64;
+    }
+    let error = bands(a, |from| errors::<T>(level, [a, b], from));
+    exact(error).unwrap_or_else(|| in_order(a, |x, y| number(a, x, y) - number(b, x, y)))
+}
+
+fn moments<T: Sample>(level: Level, depth: BitDepth, plane: Plane<'_, T>) -> PictureMoments {
+    if depth.bits() <= WHOLE_BITS {
+        let parts = (0..plane.height().div_ceil(BAND)).into_par_iter().with_max_len(1);
+        let parts = parts.map(|i| whole::<T>(level, plane, i * BAND));
+        let [first, second] = parts.reduce(|| [0; 2], |a, b| [a[0] + b[0], a[1] + b[1]]);
+        return PictureMoments { first: first as f64, second: second as f64 };
+    }
     let first = bands(plane, |from| samples::<T>(level, plane, from));
     let second = bands(plane, |from| squares::<T>(level, plane, from));
     let second = exact(second).unwrap_or_else(|| in_order(plane, |x, y| number(plane, x, y)));
@@ -67,6 +92,31 @@ fn in_order<T: Sample>(plane: Plane<'_, T>, number: impl Fn(usize, usize) -> f32
         }
     }
     sum
+}
+
+dispatch!(fn whole[T: Sample](plane: Plane<'_, T>, from: usize) -> [u64; 2] = process_whole[T]);
+
+/// Sums the samples and their squares of a band, of at most [`WHOLE_BITS`] bits.
+///
+/// # Safety
+///
+/// The CPU must have the instructions of `V`, which `dispatch!` sees to.
+#[inline(always)]
+unsafe fn process_whole<V: Lanes, T: Sample>(plane: Plane<'_, T>, from: usize) -> [u64; 2] {
+    let mut sums = [0; 2];
+    for y in from..plane.height().min(from + BAND) {
+        for some in plane.row(y).chunks(CHUNK) {
+            let (mut first, mut second) = (0u32, 0u32);
+            for sample in some.iter() {
+                let sample: u32 = sample.into();
+                first += sample;
+                second += sample * sample;
+            }
+            sums[0] += u64::from(first);
+            sums[1] += u64::from(second);
+        }
+    }
+    sums
 }
 
 dispatch!(fn errors[T: Sample](planes: [Plane<'_, T>; 2], from: usize) -> f64 = process_errors[T]);
@@ -152,17 +202,18 @@ fn row_sum<T: Sample, const N: usize>(
 }
 
 /// Mean squared error and moments.
-pub struct Moments;
+pub struct Moments(MomentWork);
 
 impl Metric for Moments {
     type Of = metrics::moments::Moments;
 
-    fn prepare(_work: &MomentWork, _setup: &Setup) -> Result<Self, BackendError> {
-        Ok(Self)
+    fn prepare(work: &MomentWork, _setup: &Setup) -> Result<Self, BackendError> {
+        Ok(Self(*work))
     }
 
     fn compute(&mut self, pictures: &Pictures<'_>) -> Option<Vec<MomentSums>> {
-        Some(typed!(PlaneGroup: &pictures.luma, |r, d| sums(pictures.level, *r, d)))
+        let Pictures { level, depth, .. } = *pictures;
+        Some(typed!(PlaneGroup: &pictures.luma, |r, d| sums(level, self.0, depth, *r, d)))
     }
 }
 
@@ -189,8 +240,9 @@ mod tests {
 
     fn check(pictures: &[Picture]) {
         let expected: Vec<_> = pictures[1..].iter().map(|picture| naive(&pictures[0], picture)).collect();
+        let (work, bits) = (MomentWork { error: true, moments: true }, pictures[0].depth);
         for level in Level::available() {
-            let found = planes!(pictures, |planes| sums(level, planes[0], &planes[1..]));
+            let found = planes!(pictures, |planes| sums(level, work, bits, planes[0], &planes[1..]));
             let Picture { width, height, depth, .. } = &pictures[0];
             assert_eq!(found, expected, "{level:?} {width}x{height} {depth:?}");
         }

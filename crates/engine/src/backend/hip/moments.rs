@@ -23,6 +23,7 @@ pub struct Moments {
     /// Adds squares in order; `None` if all sums are exact.
     ordered: Option<Kernel>,
     geometry: Geometry,
+    work: MomentWork,
 }
 
 impl Metric for Moments {
@@ -33,11 +34,11 @@ impl Metric for Moments {
         vec!["moments"]
     }
 
-    fn prepare(_work: &MomentWork, setup: &Setup<'_>) -> Result<Self, BackendError> {
+    fn prepare(work: &MomentWork, setup: &Setup<'_>) -> Result<Self, BackendError> {
         let kernel = |name| Kernel::new(setup.device, "moments", name, THREADS);
         let ordered = (!Definition::is_exact(setup.geometry)).then(|| kernel("moments_ordered"));
         let sums = kernel(setup.by_sample("moments_u8", "moments_u16"))?;
-        Ok(Self { sums, ordered: ordered.transpose()?, geometry: setup.geometry })
+        Ok(Self { sums, ordered: ordered.transpose()?, geometry: setup.geometry, work: *work })
     }
 
     fn sums(&self) -> usize {
@@ -68,12 +69,13 @@ impl Metric for Moments {
             0 => sums[2 * kind] as f64,
             ordered => f64::from_bits(ordered),
         };
-        let picture = |sums: &[u64], kind: usize| PictureMoments {
-            first: sums[2 * kind - 1] as f64,
-            second: squares(sums, kind),
+        let MomentWork { error, moments } = self.work;
+        let picture = |sums: &[u64], kind: usize| match moments {
+            true => PictureMoments { first: sums[2 * kind - 1] as f64, second: squares(sums, kind) },
+            false => PictureMoments::default(),
         };
         let pair = |sums: &&[u64]| MomentSums {
-            error: squares(sums, 0),
+            error: if error { squares(sums, 0) } else { 0.0 },
             reference: picture(sums, 1),
             distorted: picture(sums, 2),
         };
