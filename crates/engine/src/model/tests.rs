@@ -183,9 +183,10 @@ fn members_of_a_collection_count_in_order_and_share_features() {
 fn what_is_wrong_with_a_model_is_said_with_its_place() {
     let collection = |second: &str| format!(r#"{{"0": {SMALL}, "1": {second}}}"#);
     let svr_text = SMALL.replace("gamma 0.5", "gamma x");
-    let float = SMALL.replace("VMAF_integer_feature_motion2_score", "VMAF_feature_motion2_score");
+    // As in libvmaf's `nflx_v1`.
+    let other = SMALL.replace("VMAF_integer_feature_motion2_score", "VMAF_feature_ansnr_score");
     let unsupported = format!(
-        "at model_dict.feature_names[1]: the feature VMAF_feature_motion2_score is not supported; supported are those of {}",
+        "at model_dict.feature_names[1]: the feature VMAF_feature_ansnr_score is not supported; supported are those of {}",
         feature::names()
     );
     let knots = format!(r#""score_transform": {{"knots": [{}]}}"#, ["[0, 0]"; 11].join(", "));
@@ -254,7 +255,7 @@ fn what_is_wrong_with_a_model_is_said_with_its_place() {
             ),
             "at model_dict.feature_names: expected 1 to 64 names",
         ),
-        (float, &unsupported),
+        (other, &unsupported),
         (svr_text, "at model_dict.model: line 3 of the regressor: `x` is no number"),
         (
             collection("7"),
