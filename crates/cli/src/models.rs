@@ -63,7 +63,8 @@ fn purpose(name: &str, distance: f64) -> String {
         _ if name.contains("hfr") => "; 50 and 60 frames per second",
         _ => "",
     };
-    format!("{screen}{rest}")
+    let float = if name.contains("float") { "; in floating point" } else { "" };
+    format!("{screen}{rest}{float}")
 }
 
 /// Prints the built-in models.

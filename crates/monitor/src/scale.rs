@@ -26,7 +26,7 @@ impl Scale {
             _ => Metric::feature(value).unit,
         };
         match unit {
-            Unit::Jod => Self { low: 0.0, high: 10.0, unit: "JOD" },
+            Unit::Jod | Unit::Still => Self { low: 0.0, high: 10.0, unit: "JOD" },
             Unit::Decibel => Self { low: 20.0, high: 60.0, unit: "dB" },
             Unit::Share => Self { low: 0.0, high: 1.0, unit: "" },
             Unit::Score | Unit::Amount => Self { low: 0.0, high: 100.0, unit: "" },

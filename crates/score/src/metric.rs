@@ -13,8 +13,10 @@ pub enum Unit {
     Score,
     /// Decibels.
     Decibel,
-    /// Just-objectionable differences, of which 10 are the best.
+    /// Just-objectionable differences of all frames together, of which 10 are the best; a frame has a distortion.
     Jod,
+    /// Just-objectionable differences of each frame as a still picture.
+    Still,
     /// An amount of damage or movement: 0 is the least.
     Amount,
     /// A number near 1 for equal pictures.
@@ -42,7 +44,9 @@ impl Metric {
         if let Some(suffix) = key.strip_prefix(DISTORTION) {
             return Self { name: format!("{JOD}{suffix}"), unit: Unit::Jod };
         }
-        let unit = if begins(&["psnr", "xpsnr", "float_psnr", "float_ansnr", "float_anpsnr", "ciede"]) {
+        let unit = if begins(&["cvvdp_still"]) {
+            Unit::Still
+        } else if begins(&["psnr", "xpsnr", "float_psnr", "float_ansnr", "float_anpsnr", "ciede"]) {
             Unit::Decibel
         } else if begins(&["ssimulacra2"]) {
             Unit::Score
@@ -89,7 +93,7 @@ impl Unit {
     pub fn decimals(self) -> usize {
         match self {
             Self::Score | Self::Decibel => 2,
-            Self::Jod | Self::Amount => 3,
+            Self::Jod | Self::Still | Self::Amount => 3,
             Self::Share => 4,
         }
     }
@@ -99,7 +103,7 @@ impl Unit {
         match self {
             Self::Score => Some(100.0),
             Self::Decibel => Some(60.0),
-            Self::Jod => Some(10.0),
+            Self::Jod | Self::Still => Some(10.0),
             Self::Share => Some(1.0),
             Self::Amount => None,
         }
@@ -118,13 +122,14 @@ mod tests {
 
     #[test]
     fn every_metric_has_its_unit() {
-        let list = "psnr=enable_mse=true;xpsnr;ssimulacra2;cvvdp;float_ssim;float_ms_ssim;psnr_hvs;ciede;cambi;speed_chroma;adm;float_adm;vif;motion;\
+        let list = "psnr=enable_mse=true;xpsnr;ssimulacra2;cvvdp;cvvdp=still=true;float_ssim;float_ms_ssim;psnr_hvs;ciede;cambi;speed_chroma;adm;float_adm;vif;motion;\
                     float_psnr;float_ansnr;float_moment;float_motion;speed_temporal";
         let features = feature_list::parse(list, &[]).unwrap().into_iter().flat_map(|of| of.features(true));
         for key in features.map(|feature| feature.key) {
             let expected = match key.as_str() {
                 "ssimulacra2" => Unit::Score,
                 "cvvdp_q" => Unit::Jod,
+                "cvvdp_still" => Unit::Still,
                 _ if key.contains("psnr") || key == "float_ansnr" || key == "ciede2000" => Unit::Decibel,
                 _ if key.contains("ssim") || key.contains("adm") || key.contains("vif") => Unit::Share,
                 _ => Unit::Amount,

@@ -38,8 +38,8 @@
   const { reference, renditions } = data;
   const { metrics } = data;
   let metric = metrics[0];
-  const DECIMALS = { score: 2, decibel: 2, jod: 3, amount: 3, share: 4 };
-  const UNITS = { score: "", decibel: " dB", jod: " JOD", amount: "", share: "" };
+  const DECIMALS = { score: 2, decibel: 2, jod: 3, still: 3, amount: 3, share: 4 };
+  const UNITS = { score: "", decibel: " dB", jod: " JOD", still: " JOD", amount: "", share: "" };
   const value = (number, unit) => number == null ? "–" : number.toFixed(DECIMALS[unit]) + UNITS[unit];
 
   // Summary of the comparison and its end.
@@ -89,11 +89,11 @@
   // Whole steps, and no number beyond the best one: 10 JOD, and no damage.
   const range = (_, low, high) => {
     if (low == null) return [0, 1];
-    const least = { score: 5, decibel: 2, jod: 0.5, amount: 0.1, share: 0.01 }[metric.unit];
+    const least = { score: 5, decibel: 2, jod: 0.5, still: 0.5, amount: 0.1, share: 0.01 }[metric.unit];
     const step = stepOf(Math.max(high - low, least) * 2);
     const [from, to] = [Math.floor(low / step) * step, Math.ceil(high / step) * step];
     const bottom = from === to ? from - step : from;
-    return metric.unit === "jod" ? [Math.min(bottom, 10 - step), 10] : metric.unit === "amount" ? [0, Math.max(to, step)] : [bottom, to];
+    return metric.unit === "jod" || metric.unit === "still" ? [Math.min(bottom, 10 - step), 10] : metric.unit === "amount" ? [0, Math.max(to, step)] : [bottom, to];
   };
   let charts = [];
   const chart = (selector, height, options, values) => {
@@ -220,7 +220,7 @@
 
     const scores = curves().map((curve) => curve.filter((score) => score != null).sort((a, b) => a - b));
     const [least, most] = [Math.min(...scores.map((of) => of[0] ?? 0)), Math.max(...scores.map((of) => of[of.length - 1] ?? 0))];
-    const step = stepOf(Math.max(most - least, { score: 10, decibel: 10, jod: 1, amount: 0.1, share: 0.1 }[metric.unit]) / 4);
+    const step = stepOf(Math.max(most - least, { score: 10, decibel: 10, jod: 1, still: 1, amount: 0.1, share: 0.1 }[metric.unit]) / 4);
     const bin = (score) => Math.floor(score / step + 1e-9);
     const bins = Array.from({ length: bin(most) - bin(least) + 2 }, (_, i) => bin(least) + i);
     const shares = scores.map((of) => {
