@@ -71,7 +71,7 @@ fn a_faulty_model_file_is_named_with_reason_and_position() {
         ("support_vector.json", good.replace("total_sv 211", "total_sv 212"), "line"),
         (
             "feature.json",
-            good.replace("VMAF_integer_feature_adm2_score", "VMAF_feature_adm2_score"),
+            good.replace("VMAF_integer_feature_adm2_score", "VMAF_feature_adm_score"),
             "not supported",
         ),
         ("type.json", good.replace("LIBSVMNUSVR", "RANDOMFOREST"), "model_type"),
