@@ -5,6 +5,7 @@
 use crate::common::clip::{Clip, clips};
 use crate::common::{Bench, Input, Report, score, score_clip};
 use crate::process::{Function, functions, passes};
+use engine::model::{Model, ScoreOptions};
 use gst_video::VideoFormat;
 use serde_json::Value;
 
@@ -26,7 +27,8 @@ pub const TESTS: &[Function] = functions![
 /// Tests for every backend that take long.
 pub const LONG: &[Function] = functions![
     all_models_and_features_are_libvmafs_on_every_clip,
-    features_by_name_are_libvmafs_on_every_clip
+    features_by_name_are_libvmafs_on_every_clip,
+    floating_point_features_and_models_are_libvmafs
 ];
 
 /// Tests of the CPU's code.
@@ -214,6 +216,35 @@ fn single_metrics_have_fields_of_their_own() {
     assert_eq!((report.pooled[0].ssim, report.pooled[0].ms_ssim), (mean(|f| f.ssim), mean(|f| f.ms_ssim)));
     let off = score_clip(&[], &clip);
     assert_eq!((off.frames[0].psnr_y, off.frames[0].ssim, off.pooled[0].ms_ssim), (None, None, None));
+}
+
+/// The values are those of Netflix's library; the models are compared with those in fixed point by the engine's tests.
+fn floating_point_features_and_models_are_libvmafs() {
+    let golden: Value = serde_json::from_str(include_str!("../data/float.json")).unwrap();
+    for name in ["176x144_420_8bit", "97x71_420_8bit", "176x144_420_10bit"] {
+        // GPUs have no code for these options.
+        let of_clip = golden.as_object().unwrap().iter().filter(|(item, _)| !item.contains("motion_add"));
+        let (items, expected): (Vec<_>, Vec<_>) =
+            of_clip.filter_map(|(item, clips)| Some((item.as_str(), clips[name].as_object()?))).unzip();
+        let properties = [
+            ("model-filename", "vmaf_float_v0.6.1"),
+            ("extra-models", "vmaf_float_v0.6.1neg;vmaf_float_4k_v0.6.1;vmaf_float_b_v0.6.3"),
+            ("features", &*items.join(";")),
+        ];
+        let report = score_clip(&properties, &clip(name));
+        for (t, frame) in report.frames.iter().enumerate() {
+            let value = |key: &str| frame.features.iter().find(|(name, _)| name == key).unwrap().1;
+            for (key, values) in expected.iter().flat_map(|values| values.iter()) {
+                assert_eq!(Some(value(key)), values[t].as_f64(), "{name}: {key} of frame {t}");
+            }
+            assert_eq!(frame.models.len(), 4);
+            for (name, score) in &frame.models {
+                let model = Model::load(name).unwrap();
+                let values: Vec<_> = model.features().iter().map(|feature| value(&feature.key)).collect();
+                assert_eq!(*score, model.score(&values, ScoreOptions::default()).score, "{name}");
+            }
+        }
+    }
 }
 
 fn a_model_file_scores_like_the_built_in_model() {
