@@ -121,7 +121,7 @@ check-links: ## look whether all files and headings are there that pages link to
 lint: bootstrap ## warnings are errors
 	@scripts/check-words
 # Programs of tests without a harness list their functions; the attribute would leave one out without a word.
-	@! git grep -n '#\[test\]' -- tests/pipeline crates/engine/tests/backends crates/hip-sys/tests/cuda.rs crates/libvmaf/tests/gpu.rs
+	@! git grep -n '#\[test\]' -- tests/pipeline crates/engine/tests/backends crates/hip-sys/tests/cuda.rs crates/libvmaf/tests/gpu crates/libvmaf/tests/gpu.rs
 	cargo clippy --locked --workspace --all-targets -- -D warnings
 
 doc: bootstrap ## build the documentation of the library
