@@ -3,7 +3,7 @@
 // The signal and the noise of float_ansnr at each pixel: the squares of the filtered reference, and of its difference to
 // the filtered distorted picture. `crates/engine/src/metrics/ansnr.rs` has the definition; all operations are those of the
 // CPU in the same order. `ordered.hip` adds the terms.
-#include "frame.h"
+#include "single.h"
 
 #define ANSNR_THREADS 256
 #define ANSNR_TILE_W 64
@@ -44,7 +44,7 @@ HV_DEV void load(Tile &tile, const HvPlane (&planes)[2], int left, int top, int 
     for (int i = (int)threadIdx.x; i < w * h; i += ANSNR_THREADS) {
       const int x = mirror(left + i % w - ANSNR_REACH, width), y = mirror(top + i / w - ANSNR_REACH, height);
       const uint8_t *at = plane.data + (uint64_t)y * plane.stride + (uint32_t)x * sizeof(T);
-      tile.samples[side][i / w][i % w] = (float)(int)hv_sample<T>(at, plane.shift, bits) * unit - 128.0f;
+      tile.samples[side][i / w][i % w] = hv_centred<T>(at, plane.shift, bits, unit);
     }
   }
 }

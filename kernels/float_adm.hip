@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 //
 // ADM in floating point. crates/engine/src/metrics/float_adm.rs has the definition. The terms are summed by ordered.hip.
-#include "frame.h"
+#include "single.h"
 
 #define FADM_THREADS 256
 #define FADM_SCALES 4
@@ -234,7 +234,7 @@ HV_DEV void mask(const FloatAdmLayout &layout, const FloatAdmPass &pass, const u
     const float unit = 1.0f / (float)(1u << (bits - 8));                                                                \
     const auto at = [=](int x, int y) {                                                                                 \
       const T *sample = hv_at((const T *)plane.data, (uint32_t)x, (uint32_t)y, plane.stride);                           \
-      return (float)(int)hv_sample<T>((const uint8_t *)sample, plane.shift, bits) * unit - 128.0f;                      \
+      return hv_centred<T>((const uint8_t *)sample, plane.shift, bits, unit);                                           \
     };                                                                                                                  \
     fadm::transform(at, scale, bands + (uint64_t)i * picture, filtered);                                                \
   }                                                                                                                     \

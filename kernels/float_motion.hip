@@ -3,7 +3,7 @@
 // The terms of float_motion: absolute differences of two filtered luma pictures of the reference.
 // `crates/engine/src/metrics/float_motion.rs` has the definition; all operations are those of the CPU in the same order.
 // `ordered.hip` adds the terms.
-#include "frame.h"
+#include "single.h"
 
 #define FLOAT_MOTION_THREADS 256
 #define FLOAT_MOTION_TILE_W 64
@@ -27,12 +27,6 @@ namespace float_motion {
 
 constexpr int WIDTH = FLOAT_MOTION_TILE_W + 2 * FLOAT_MOTION_REACH, HEIGHT = FLOAT_MOTION_TILE_H + 2 * FLOAT_MOTION_REACH;
 
-// Mirrored at the first and at the last sample. Far behind the picture any will do.
-HV_DEV int mirror(int i, int n) {
-  i = hv_abs(i);
-  return i < n ? i : hv_max(2 * (n - 1) - i, 0);
-}
-
 HV_DEV float filter(const float *v, const float (&taps)[FLOAT_MOTION_TAPS]) {
   float sum = taps[0] * v[0];
 #pragma unroll
@@ -51,9 +45,9 @@ HV_DEV void terms(const HvFrame *__restrict__ frame, int width, int height, uint
   for (int side = 0; side < 2; side++) {
     const HvPlane plane = planes[side];
     for (int i = (int)threadIdx.x; i < WIDTH * HEIGHT; i += FLOAT_MOTION_THREADS) {
-      const int x = mirror(left + i % WIDTH - FLOAT_MOTION_REACH, width), y = mirror(top + i / WIDTH - FLOAT_MOTION_REACH, height);
+      const int x = hv_mirror(left + i % WIDTH - FLOAT_MOTION_REACH, width), y = hv_mirror(top + i / WIDTH - FLOAT_MOTION_REACH, height);
       const uint8_t *at = plane.data + (uint64_t)y * plane.stride + (uint32_t)x * sizeof(T);
-      samples[side][i / WIDTH][i % WIDTH] = (float)(int)hv_sample<T>(at, plane.shift, bits) * unit - 128.0f;
+      samples[side][i / WIDTH][i % WIDTH] = hv_centred<T>(at, plane.shift, bits, unit);
     }
   }
   __syncthreads();

@@ -6,8 +6,8 @@
 //
 // The smaller scales are made first, one after another. Then each block takes a strip of a scale, eight rows high, from left
 // to right: it filters 128 columns vertically, filters the result across, computes a numerator and a denominator for each
-// place, and adds those of a row in order. At last the sums of the rows are added in order.
-#include "frame.h"
+// place, and adds those of a row in order. `ordered.hip` adds the sums of the rows.
+#include "single.h"
 
 #define FLOAT_VIF_THREADS 128
 #define FLOAT_VIF_SCALES 4
@@ -20,7 +20,6 @@
 #define FLOAT_VIF_GROUP 8      // columns that a thread filters across
 #define FLOAT_VIF_SMALL_COLUMNS 60  // of a smaller scale in a block: with the reach of the filter 127 columns of the larger one
 #define FLOAT_VIF_SMALL_ROWS 8
-#define FLOAT_VIF_SUM_ROWS 1024  // sums of rows in shared memory at a time
 #define FLOAT_VIF_EPSILON 1.0e-10f
 
 // The order of the pictures in the grids for smaller scales. Later pairs of a group end after the first picture.
@@ -83,12 +82,6 @@ namespace float_vif {
 
 struct alignas(16) Four { float v[4]; };
 
-// Mirrors a row or column at the first and the last of `n`. Those farther away count for nothing: they get any that is there.
-HV_DEV int mirror(int i, int n) {
-  i = hv_abs(i);
-  return i < n ? i : hv_max(2 * (n - 1) - i, 0);
-}
-
 // Luma as singles in the range of 8 bits, less 128.
 template <class T> struct Samples {
   HvPlane plane;
@@ -98,7 +91,7 @@ template <class T> struct Samples {
       : plane(plane), bits(bits), unit(1.0f / (float)(1 << (bits - 8))) {}
   HV_MEMBER float at(int x, int y) const {
     const uint8_t *row = plane.data + (uint64_t)y * plane.stride;
-    return (float)(int)hv_sample<T>((const uint8_t *)((const T *)row + x), plane.shift, bits) * unit - 128.0f;
+    return hv_centred<T>((const uint8_t *)((const T *)row + x), plane.shift, bits, unit);
   }
 };
 
@@ -125,7 +118,7 @@ HV_DEV void down(const S &reference, const S &distorted, const float *taps, int 
   float sums[5][FLOAT_VIF_ROWS];
 #pragma unroll
   for (int i = 0; i < FLOAT_VIF_ROWS + 2 * REACH; i++) {
-    const int y = mirror(top - REACH + i, height);
+    const int y = hv_mirror(top - REACH + i, height);
     const float a = reference.at(x, y), b = distorted.at(x, y);
     const float values[5] = {a, a * a, b, b * b, a * b};
 #pragma unroll
@@ -215,7 +208,7 @@ HV_DEV void strip(const S &reference, const S &distorted, const FloatVifStrips &
   const int row = t % FLOAT_VIF_ROWS, group = t / FLOAT_VIF_ROWS * FLOAT_VIF_GROUP;
   float sum = 0;  // of the first 16 threads: of the numerators of a row, or of the denominators
   for (int left = 0; left < width + REACH; left += FLOAT_VIF_COLUMNS) {
-    down<REACH>(reference, distorted, taps, mirror(left + t, width), top, height, shared, FLOAT_VIF_BEFORE + t);
+    down<REACH>(reference, distorted, taps, hv_mirror(left + t, width), top, height, shared, FLOAT_VIF_BEFORE + t);
     __syncthreads();
     if (left == 0) {
       for (int i = t; i < 5 * FLOAT_VIF_ROWS * REACH; i += FLOAT_VIF_THREADS) {
@@ -292,11 +285,11 @@ template <int REACH, class S>
 HV_DEV void halve(const S &source, const FloatVifHalving &given, float *to, Halved &shared) {
   const int width = given.width / 2, height = given.height / 2, t = (int)threadIdx.x;
   const int left = (int)blockIdx.x % small_tiles(given) * FLOAT_VIF_SMALL_COLUMNS;
-  const int top = (int)blockIdx.y * FLOAT_VIF_SMALL_ROWS, x = mirror(2 * left - REACH + t, given.width);
+  const int top = (int)blockIdx.y * FLOAT_VIF_SMALL_ROWS, x = hv_mirror(2 * left - REACH + t, given.width);
   float sums[FLOAT_VIF_SMALL_ROWS];
 #pragma unroll
   for (int i = 0; i < 2 * FLOAT_VIF_SMALL_ROWS - 1 + 2 * REACH; i++) {
-    const float value = source.at(x, mirror(2 * top - REACH + i, given.height));
+    const float value = source.at(x, hv_mirror(2 * top - REACH + i, given.height));
 #pragma unroll
     for (int row = 0; row < FLOAT_VIF_SMALL_ROWS; row++) {
       const int k = i - 2 * row;
@@ -363,35 +356,3 @@ FLOAT_VIF_HALVE(float_vif_eighth, 1)
 
 FLOAT_VIF_STRIPS(float_vif_strips_u8, uint8_t)
 FLOAT_VIF_STRIPS(float_vif_strips_u16, uint16_t)
-
-// The numerator and the denominator of each scale, of `heights` rows each, which follow each other. Block 128 threads; grid:
-// the scales.
-struct FloatVifHeights { int32_t of[FLOAT_VIF_SCALES]; };
-HV_SIZE(FloatVifHeights, 16);
-HV_OFFSET(FloatVifHeights, of, 0);
-HV_KERNEL(FLOAT_VIF_THREADS, float_vif_sums)(const float *__restrict__ rows, FloatVifHeights heights, float *sums) {
-  __shared__ float_vif::Four part[2][FLOAT_VIF_SUM_ROWS / 4];
-  const int t = (int)threadIdx.x, scale = (int)blockIdx.x, height = heights.of[scale];
-  for (int i = 0; i < scale; i++) rows += 2 * heights.of[i];
-  float sum = 0;
-  for (int first = 0; first < height; first += FLOAT_VIF_SUM_ROWS) {
-    // Zeros in place of missing rows change no sum.
-    const int count = (hv_min(height - first, FLOAT_VIF_SUM_ROWS) + 3) / 4 * 4;
-    for (int i = t; i < 2 * count; i += FLOAT_VIF_THREADS) {
-      const int y = first + i % count;
-      part[i / count][i % count / 4].v[i % 4] = y < height ? rows[i / count * height + y] : 0.0f;
-    }
-    __syncthreads();
-    if (t < 2) {
-#pragma unroll 4
-      for (int i = 0; i < count / 4; i++) {
-        const float_vif::Four four = part[t][i];
-#pragma unroll
-        for (int j = 0; j < 4; j++) sum += four.v[j];
-      }
-    }
-    __syncthreads();
-  }
-  if (t < 2) sums[2 * scale + t] = sum;
-}
-HV_EXPORT(float_vif_sums)

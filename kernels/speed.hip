@@ -8,7 +8,7 @@
 // tables.
 // Planes are numbered as they come in the sums: Cb of the reference and of the distorted picture, then Cr. Kernels take
 // all 4 of them, or the 2 of the distorted picture.
-#include "frame.h"
+#include "single.h"
 
 #define SPEED_THREADS 128
 #define SPEED_PLANES 4
@@ -85,7 +85,7 @@ template <class T> struct Samples {
 
   HV_MEMBER float number(uint32_t x, uint32_t y, const SpeedScaling &scaling) const {
     const uint8_t *at = plane.data + (uint64_t)y * plane.stride + x * plane.step * sizeof(T);
-    return (float)(int)hv_sample<T>(at, plane.shift, scaling.bits) * scaling.unit - 128.0f;
+    return hv_centred<T>(at, plane.shift, scaling.bits, scaling.unit);
   }
 };
 

@@ -548,7 +548,7 @@ void run_float_vif(Run &run, const Frame<T> &frame) {
   const Array<float> planes(std::vector<float>(2 * WIDTH * HEIGHT, 0)), rows(std::vector<float>(4 * HEIGHT, 0));
   for (const unsigned pictures : {2u, 1u}) {
     FloatVifStrips strips{};
-    FloatVifHeights heights{};
+    std::vector<HvTerms> sums;
     strips.gain_limit = 100, strips.flat_factor = 4.0f / 65025, strips.noise_limit = 2;
     strips.inverse = pictures == 2 ? 0.5f : 0.0f, strips.noise = 2;
     float *plane = planes.data(), *row = rows.data();
@@ -569,12 +569,18 @@ void run_float_vif(Run &run, const Frame<T> &frame) {
         if (scale == 1) run.one(kernel_name<T>("float_vif_halve"), shape, frame.data(), frame.bits, halving);
         else run.one(scale == 2 ? "float_vif_quarter" : "float_vif_eighth", shape, halving);
       }
-      at.rows = row, at.width = width, at.height = heights.of[scale] = scale == 0 && pictures == 1 ? 0 : height;
+      at.rows = row, at.width = width, at.height = scale == 0 && pictures == 1 ? 0 : height;
       strips.first[scale] = blocks;
-      row += 2 * at.height, blocks += tiles(at.height, FLOAT_VIF_ROWS);
+      for (int part = 0; part < 2; part++) {
+        sums.push_back({0, 0, 0, (uint32_t)at.height, (uint32_t)(row - rows.data()), (uint32_t)sums.size()});
+        row += at.height;
+      }
+      blocks += tiles(at.height, FLOAT_VIF_ROWS);
     }
     run.one(kernel_name<T>("float_vif_strips"), {blocks, 1, FLOAT_VIF_THREADS}, frame.data(), frame.bits, strips);
-    run.sums("float_vif_sums", {FLOAT_VIF_SCALES, 1, FLOAT_VIF_THREADS}, FLOAT_VIF_SCALES, (const float *)rows.data(), heights);
+    const auto count = (uint32_t)sums.size();
+    const Array<HvTerms> places(sums);
+    run.sums("ordered_sums", {count, 1, ORDERED_THREADS}, count, places.data(), 0u, rows.data(), count);
   }
 }
 

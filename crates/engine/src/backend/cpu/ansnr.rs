@@ -6,6 +6,7 @@
 
 use rayon::prelude::*;
 
+use super::image::{Centred, Image};
 use super::metric::{Metric, Pictures, Setup, typed};
 use super::ordered::{ROWS, Terms, total};
 use super::simd::{Lanes, Level, dispatch};
@@ -29,15 +30,16 @@ pub fn sums<T: Sample>(
     unit: f32,
 ) -> Vec<AnsnrSums> {
     let planes = [&[reference], distorted].concat();
+    let pictures: Vec<_> = planes.into_iter().map(|plane| Centred::new(plane, unit)).collect();
     let bands = reference.height().div_ceil(BAND);
-    let part = |i| band::<T>(level, &planes, i * BAND, unit);
+    let part = |i| band::<T>(level, &pictures, i * BAND);
     let bands: Vec<_> = (0..bands).into_par_iter().with_max_len(1).map(part).collect();
     let sum = |plane: usize| total(bands.iter().flat_map(|band| &band[plane]));
     let signal = sum(0);
-    (1..planes.len()).map(|plane| AnsnrSums { signal, noise: sum(plane) }).collect()
+    (1..pictures.len()).map(|plane| AnsnrSums { signal, noise: sum(plane) }).collect()
 }
 
-dispatch!(fn band[T: Sample](planes: &[Plane<'_, T>], from: usize, unit: f32) -> Vec<Vec<f32>> = process[T]);
+dispatch!(fn band[T: Sample](pictures: &[Centred<'_, T>], from: usize) -> Vec<Vec<f32>> = process[T]);
 
 /// Returns the sums of the rows from `from` on: of the signal, and of the noise of each distorted picture.
 ///
@@ -45,25 +47,25 @@ dispatch!(fn band[T: Sample](planes: &[Plane<'_, T>], from: usize, unit: f32) ->
 ///
 /// The CPU must have the instructions of `V`, which `dispatch!` sees to.
 #[inline(always)]
-unsafe fn process<V: Lanes, T: Sample>(planes: &[Plane<'_, T>], from: usize, unit: f32) -> Vec<Vec<f32>> {
-    let (width, height) = (planes[0].width(), planes[0].height());
+unsafe fn process<V: Lanes, T: Sample>(pictures: &[Centred<'_, T>], from: usize) -> Vec<Vec<f32>> {
+    let (width, height) = pictures[0].size();
     let rows = height.min(from + BAND) - from;
     let mut line = vec![0.0; width + 2 * REACH];
     // The rows that the filters read, filtered along themselves.
     let mut of_reference: [_; TAPS] = std::array::from_fn(|_| [vec![0.0; width], vec![0.0; width]]);
-    let mut of_distorted: Vec<[_; TAPS]> = (1..planes.len())
+    let mut of_distorted: Vec<[_; TAPS]> = (1..pictures.len())
         .map(|_| std::array::from_fn(|_| [vec![0.0; width], vec![0.0; width], vec![0.0; width]]))
         .collect();
-    let mut terms: Vec<Terms> = planes.iter().map(|_| Terms::new(width)).collect();
+    let mut terms: Vec<Terms> = pictures.iter().map(|_| Terms::new(width)).collect();
     let mut filtered = vec![0.0; width];
     let mut sums: Vec<Vec<f32>> =
-        planes.iter().map(|_| Vec::with_capacity(rows.next_multiple_of(ROWS))).collect();
+        pictures.iter().map(|_| Vec::with_capacity(rows.next_multiple_of(ROWS))).collect();
     for next in 0..rows + 2 * REACH {
         let y = mirror((from + next) as isize - REACH as isize, height);
-        read(planes[0], y, unit, &mut line);
+        read(&pictures[0], y, &mut line);
         across(&line[1..], &REFERENCE, &mut of_reference[next % TAPS]);
-        for (plane, ring) in planes[1..].iter().zip(&mut of_distorted) {
-            read(*plane, y, unit, &mut line);
+        for (picture, ring) in pictures[1..].iter().zip(&mut of_distorted) {
+            read(picture, y, &mut line);
             across(&line, &DISTORTED, &mut ring[next % TAPS]);
         }
         let Some(row) = next.checked_sub(2 * REACH) else { continue };
@@ -94,15 +96,11 @@ fn mirror(i: isize, n: usize) -> usize {
     if i < n { i } else { 2 * n - 1 - i }
 }
 
-/// Reads a row of a plane, with the columns on either side that filters read.
+/// Reads a row of a picture, with the columns on either side that filters read.
 #[inline(always)]
-fn read<T: Sample>(plane: Plane<'_, T>, y: usize, unit: f32, to: &mut [f32]) {
-    let row = plane.row(y);
-    for (to, sample) in to[REACH..].iter_mut().zip(row.iter()) {
-        let sample: i32 = sample.into();
-        *to = sample as f32 * unit - 128.0;
-    }
-    let width = row.len();
+fn read(picture: &impl Image, y: usize, to: &mut [f32]) {
+    let (width, _) = picture.size();
+    picture.read(y, &mut to[REACH..][..width]);
     for i in 1..=REACH {
         to[REACH - i] = to[REACH + mirror(-(i as isize), width)];
         to[REACH + width - 1 + i] = to[REACH + mirror((width - 1 + i) as isize, width)];

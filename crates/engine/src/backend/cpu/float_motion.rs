@@ -6,6 +6,8 @@
 
 use rayon::prelude::*;
 
+use super::filter::mirror;
+use super::image::{Centred, Image};
 use super::metric::{Metric, Pictures, Setup, typed};
 use super::ordered::{ROWS, Terms, total};
 use super::simd::{Lanes, Level, dispatch};
@@ -29,10 +31,11 @@ struct Blurred {
 impl Blurred {
     /// Filters a plane. Runs in the current rayon pool.
     fn new<T: Sample>(level: Level, plane: Plane<'_, T>, filter: Filter, unit: f32) -> Self {
-        let width = plane.width();
-        let mut values = vec![0.0; width * plane.height()];
+        let picture = Centred::new(plane, unit);
+        let (width, height) = picture.size();
+        let mut values = vec![0.0; width * height];
         let bands = values.par_chunks_mut(width * BAND).with_max_len(1).enumerate();
-        bands.for_each(|(i, out)| blur::<T>(level, plane, i * BAND, filter.taps(), unit, out));
+        bands.for_each(|(i, out)| blur::<T>(level, picture, i * BAND, filter.taps(), out));
         Self { width, values }
     }
 
@@ -78,7 +81,8 @@ fn difference<T: Sample>(level: Level, planes: [Plane<'_, T>; 2], kind: Differen
         return of_blurred(level, &a, &b, true);
     }
     let bands = a.height().div_ceil(BAND);
-    let part = |i| band::<T>(level, planes, i * BAND, kind.filter.taps(), unit);
+    let pictures = planes.map(|plane| Centred::new(plane, unit));
+    let part = |i| band::<T>(level, pictures, i * BAND, kind.filter.taps());
     let rows: Vec<_> = (0..bands).into_par_iter().with_max_len(1).map(part).collect();
     mean(total(rows.iter().flatten()), (b.width(), b.height()))
 }
@@ -90,7 +94,7 @@ fn of_blurred(level: Level, a: &Blurred, b: &Blurred, half: bool) -> f32 {
 }
 
 dispatch!(fn band[T: Sample](
-    planes: [Plane<'_, T>; 2], from: usize, taps: [f32; TAPS], unit: f32,
+    pictures: [Centred<'_, T>; 2], from: usize, taps: [f32; TAPS],
 ) -> Vec<f32> = process[T]);
 
 /// Returns the sums of the absolute differences of the rows from `from` on.
@@ -100,24 +104,23 @@ dispatch!(fn band[T: Sample](
 /// The CPU must have the instructions of `V`, which `dispatch!` sees to.
 #[inline(always)]
 unsafe fn process<V: Lanes, T: Sample>(
-    planes: [Plane<'_, T>; 2],
+    pictures: [Centred<'_, T>; 2],
     from: usize,
     taps: [f32; TAPS],
-    unit: f32,
 ) -> Vec<f32> {
-    let (width, height) = (planes[0].width(), planes[0].height());
+    let (width, height) = pictures[0].size();
     let mut values = [vec![], vec![]];
     for side in 0..2 {
         values[side] = vec![0.0; width * (height.min(from + BAND) - from)];
         // SAFETY: the CPU has the instructions, as the caller has promised.
-        unsafe { blur_rows::<V, T>(planes[side], from, taps, unit, &mut values[side]) };
+        unsafe { blur_rows::<V, T>(pictures[side], from, taps, &mut values[side]) };
     }
     // SAFETY: as above.
     unsafe { differences::<V>(&values[0], &values[1], width) }
 }
 
 dispatch!(fn blur[T: Sample](
-    plane: Plane<'_, T>, from: usize, taps: [f32; TAPS], unit: f32, out: &mut [f32],
+    picture: Centred<'_, T>, from: usize, taps: [f32; TAPS], out: &mut [f32],
 ) -> () = blur_rows[T]);
 
 /// Filters the rows from `from` on that fill `out`.
@@ -127,23 +130,19 @@ dispatch!(fn blur[T: Sample](
 /// The CPU must have the instructions of `V`, which `dispatch!` sees to.
 #[inline(always)]
 unsafe fn blur_rows<V: Lanes, T: Sample>(
-    plane: Plane<'_, T>,
+    picture: Centred<'_, T>,
     from: usize,
     taps: [f32; TAPS],
-    unit: f32,
     out: &mut [f32],
 ) {
-    let (width, height) = (plane.width(), plane.height());
+    let (width, height) = picture.size();
     let mut lines: [Vec<f32>; TAPS] = std::array::from_fn(|_| vec![0.0; width]);
     let mut column = vec![0.0; width + 2 * REACH];
     let mut ready = 0;
     for (row, out) in out.chunks_exact_mut(width).enumerate() {
         while ready < row + TAPS {
             let y = mirror((from + ready) as isize - REACH as isize, height);
-            for (to, sample) in lines[ready % TAPS].iter_mut().zip(plane.row(y).iter()) {
-                let sample: i32 = sample.into();
-                *to = sample as f32 * unit - 128.0;
-            }
+            picture.read(y, &mut lines[ready % TAPS]);
             ready += 1;
         }
         let mut rows = [&lines[0][..]; TAPS];
@@ -161,12 +160,6 @@ unsafe fn blur_rows<V: Lanes, T: Sample>(
         }
         filter(columns, taps, out);
     }
-}
-
-/// Mirrors a row or column at the first one and at the last one.
-fn mirror(i: isize, n: usize) -> usize {
-    let i = i.unsigned_abs();
-    if i < n { i } else { 2 * (n - 1) - i }
 }
 
 /// Adds the products of five lines with the taps.

@@ -7,6 +7,7 @@
 //! across by the code that filters them vertically.
 
 use super::filter::mirror;
+use super::image::{Centred, Image, Singles};
 use super::metric::{Metric, Pictures, Setup, typed};
 use super::simd::{Lanes, Level, dispatch};
 use crate::backend::BackendError;
@@ -42,56 +43,6 @@ impl Tile {
     const ZERO: Self = Self([0.0; TILE * TILE]);
 }
 
-/// A picture whose rows can be read as singles in the range of 8 bits, less 128.
-trait Image: Copy + Send + Sync {
-    fn size(&self) -> (usize, usize);
-    /// Reads columns 0, 1 and so on of row `y`.
-    fn read(&self, y: usize, to: &mut [f32]);
-}
-
-/// Samples, and the factor that scales them to the range of 8 bits.
-#[derive(Clone, Copy)]
-struct Scaled<'a, T>(Plane<'a, T>, f32);
-
-impl<T: Sample> Image for Scaled<'_, T> {
-    fn size(&self) -> (usize, usize) {
-        (self.0.width(), self.0.height())
-    }
-
-    #[inline(always)]
-    fn read(&self, y: usize, to: &mut [f32]) {
-        for (to, sample) in to.iter_mut().zip(self.0.row(y).iter()) {
-            let sample: i32 = sample.into();
-            *to = sample as f32 * self.1 - 128.0;
-        }
-    }
-}
-
-/// A resampled or smaller picture.
-#[derive(Clone, Debug)]
-struct Whole {
-    samples: Vec<f32>,
-    width: usize,
-    height: usize,
-}
-
-impl Whole {
-    fn new((width, height): (usize, usize)) -> Self {
-        Self { samples: vec![0.0; width * height], width, height }
-    }
-}
-
-impl Image for &Whole {
-    fn size(&self) -> (usize, usize) {
-        (self.width, self.height)
-    }
-
-    #[inline(always)]
-    fn read(&self, y: usize, to: &mut [f32]) {
-        to.copy_from_slice(&self.samples[y * self.width..][..to.len()]);
-    }
-}
-
 /// Float VIF of a reference and distorted pictures of one size.
 pub struct FloatVif {
     geometry: Geometry,
@@ -102,7 +53,7 @@ pub struct FloatVif {
 struct Filtering {
     pyramid: Pyramid,
     /// Scale 0, if it is resampled.
-    resampled: Option<(Resampling, Vec<Whole>)>,
+    resampled: Option<(Resampling, Vec<Singles>)>,
 }
 
 struct Pyramid {
@@ -110,13 +61,13 @@ struct Pyramid {
     scale0: bool,
     variants: Vec<Variant>,
     /// Scales 1 to 3.
-    smaller: [Vec<Whole>; SCALES - 1],
+    smaller: [Vec<Singles>; SCALES - 1],
 }
 
 impl FloatVif {
     /// Prepares for frames for which it is defined, with up to `renditions` distorted pictures for each reference.
     pub fn new(work: &FloatVifWork, geometry: Geometry, renditions: usize) -> Self {
-        let pictures = |size| vec![Whole::new(size); 1 + renditions];
+        let pictures = |size| vec![Singles::new(size); 1 + renditions];
         let filtering = |work: &metrics::float_vif::FilteringWork| {
             let Layout { sizes, taps, resampling } = work.filtering.layout(geometry);
             let smaller = std::array::from_fn(|i| pictures(sizes[1 + i]));
@@ -142,8 +93,7 @@ impl FloatVif {
         if planes.iter().any(|plane| (plane.width(), plane.height()) != (width, height)) {
             return None;
         }
-        let unit = 1.0 / (1u32 << (depth.bits() - 8)) as f32;
-        let planes: Vec<_> = planes.into_iter().map(|plane| Scaled(plane, unit)).collect();
+        let planes: Vec<_> = planes.into_iter().map(|plane| Centred::new(plane, depth.unit())).collect();
         let mut sums = vec![vec![]; distorted.len()];
         for Filtering { pyramid, resampled } in &mut self.filterings {
             let of_pictures = match resampled {
@@ -165,7 +115,7 @@ impl FloatVif {
 
 impl Resampling {
     /// Resamples a picture.
-    fn resample<I: Image>(&self, from: I, to: &mut Whole) {
+    fn resample<I: Image>(&self, from: I, to: &mut Singles) {
         let (width, _) = from.size();
         let rows = || vec![0.0; width * self.spread];
         to.samples.par_chunks_mut(to.width).zip(self.y.par_chunks(self.spread)).for_each_init(
@@ -235,7 +185,7 @@ fn scale_sums<I: Image>(level: Level, pictures: &[I], taps: &[f32], variants: &[
 }
 
 /// Filters a picture, and keeps every other column of every other row.
-fn halve<I: Image>(level: Level, from: I, taps: &[f32], to: &mut Whole) {
+fn halve<I: Image>(level: Level, from: I, taps: &[f32], to: &mut Singles) {
     let scratch = || Scratch::new(from.size().0, 1, 1, taps.len(), 2);
     let (width, height) = (to.width, to.height);
     let bands = to.samples.par_chunks_mut(BAND * width).enumerate().with_max_len(1);

@@ -18,6 +18,7 @@ mod filter;
 pub(crate) mod float_adm;
 pub(crate) mod float_motion;
 pub(crate) mod float_vif;
+mod image;
 mod import;
 mod log2;
 mod luma;

@@ -6,6 +6,7 @@
 //! Every product is rounded to single precision and added to a double, tap by tap, as libvmaf does. The loops over the
 //! columns of a row are plain: columns are independent, and the compiler vectorises the loops for each level.
 
+use super::image::{Image, Singles};
 use super::metric::{Metric, Pictures, Setup, typed};
 use super::simd::{Lanes, Level, dispatch};
 use crate::backend::BackendError;
@@ -23,13 +24,6 @@ use std::ops::Range;
 const BAND: usize = 64;
 /// Rows of a part that is decimated.
 const DECIMATED_BAND: usize = 16;
-
-/// A picture whose rows can be read as singles in the range of 8 bits.
-trait Image: Copy + Send + Sync {
-    fn size(&self) -> (usize, usize);
-    /// Reads columns 0, 1 and so on of row `y`.
-    fn read(&self, y: usize, to: &mut [f32]);
-}
 
 /// Samples, and the factor that scales them to the range of 8 bits.
 #[derive(Clone, Copy)]
@@ -49,38 +43,13 @@ impl<T: Sample> Image for Scaled<'_, T> {
     }
 }
 
-/// A decimated picture.
-#[derive(Clone, Debug, Default)]
-struct Decimated {
-    samples: Vec<f32>,
-    width: usize,
-    height: usize,
-}
-
-impl Decimated {
-    fn new((width, height): (usize, usize)) -> Self {
-        Self { samples: vec![0.0; width * height], width, height }
-    }
-}
-
-impl Image for &Decimated {
-    fn size(&self) -> (usize, usize) {
-        (self.width, self.height)
-    }
-
-    #[inline(always)]
-    fn read(&self, y: usize, to: &mut [f32]) {
-        to.copy_from_slice(&self.samples[y * self.width..][..to.len()]);
-    }
-}
-
 /// SSIM of a reference and distorted pictures of one size. It owns the decimated pictures, the reference's first.
 pub struct Ssim {
     geometry: Geometry,
     /// The factor and the decimated pictures for each scale of the work; `None` if pictures are not decimated.
-    scales: Vec<Option<(usize, Vec<Decimated>)>>,
+    scales: Vec<Option<(usize, Vec<Singles>)>>,
     /// Scales 1 to 4 of MS-SSIM.
-    pyramid: Option<[Vec<Decimated>; SCALES - 1]>,
+    pyramid: Option<[Vec<Singles>; SCALES - 1]>,
     /// True for scales of MS-SSIM that have all terms.
     all_terms: [bool; SCALES],
 }
@@ -89,7 +58,7 @@ impl Ssim {
     /// Prepares for frames for which it is defined, with up to `renditions` distorted pictures for each reference.
     pub fn new(work: &SsimWork, geometry: Geometry, renditions: usize) -> Self {
         let Geometry { width, height, .. } = geometry;
-        let pictures = |size| vec![Decimated::new(size); 1 + renditions];
+        let pictures = |size| vec![Singles::new(size); 1 + renditions];
         let scale = |scale: &u32| {
             let factor = factor(*scale, geometry);
             (factor > 1).then(|| (factor, pictures(decimated(width, height, factor))))
@@ -160,7 +129,7 @@ impl Ssim {
     }
 }
 
-impl Decimated {
+impl Singles {
     /// Computes the picture in parts. `part` gets the rows and their destination.
     fn fill(&mut self, part: impl Fn(Range<usize>, &mut [f32]) + Sync) {
         let (width, height) = (self.width, self.height);

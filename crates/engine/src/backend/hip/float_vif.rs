@@ -6,6 +6,7 @@ use gpu::{Error, Kernel, Stream, arguments};
 
 use super::frame::HvPlanes;
 use super::metric::{Addresses, Metric, Pairs, Setup};
+use super::ordered::Ordered;
 use super::shared::shared;
 use crate::backend::BackendError;
 use crate::frame::Geometry;
@@ -17,6 +18,8 @@ const THREADS: u32 = 128;
 const TAPS: usize = 17;
 /// Rows of a strip.
 const ROWS: usize = 8;
+/// Sums of a variant: numerator and denominator of each scale.
+const SUMS: usize = 2 * SCALES;
 /// Columns and rows of a smaller scale per block.
 const SMALL_TILE: (usize, usize) = (60, 8);
 
@@ -67,14 +70,6 @@ shared! {
     }
 }
 
-shared! {
-    "float_vif.hip"
-    /// The rows of each scale.
-    struct FloatVifHeights: 16 {
-        [0] of: [i32; SCALES],
-    }
-}
-
 /// Names the options without kernels.
 const RARE: &str = "float_vif with vif_kernelscale or vif_prescale";
 
@@ -91,11 +86,12 @@ pub struct FloatVif {
     quarter: Kernel,
     eighth: Kernel,
     strips: Kernel,
-    sums: Kernel,
+    ordered: Ordered,
     geometry: Geometry,
     layout: Layout,
     taps: [[f32; TAPS]; SCALES],
-    scale0: bool,
+    /// Rows of each scale that have sums.
+    heights: [usize; SCALES],
     variants: Vec<Variant>,
 }
 
@@ -107,15 +103,6 @@ impl FloatVif {
             *planes = HvPlanes::take(&mut room, width * height * size_of::<f32>(), *width, 1);
         }
         Memory { planes, rows: room }
-    }
-
-    /// Returns the rows of each scale that have sums.
-    fn heights(&self) -> [usize; SCALES] {
-        let mut heights = self.layout.sizes.map(|(_, height)| height);
-        if !self.scale0 {
-            heights[0] = 0;
-        }
-        heights
     }
 
     /// Launches the smaller scales of a pair, of the reference too if `first`.
@@ -156,7 +143,7 @@ impl FloatVif {
         variant: &Variant,
         sums: u64,
     ) -> Result<(), Error> {
-        let heights = self.heights();
+        let heights = self.heights;
         let mut given = FloatVifStrips {
             scales: [FloatVifScale::default(); SCALES],
             first: [0; SCALES],
@@ -181,12 +168,9 @@ impl FloatVif {
             blocks += height.div_ceil(ROWS) as u32;
         }
         let bits = self.geometry.depth.bits();
-        let heights = FloatVifHeights { of: heights.map(|height| height as i32) };
-        // SAFETY: the parameters of float_vif_strips_u8 and float_vif_strips_u16, and of float_vif_sums.
-        unsafe {
-            self.strips.launch(stream, (blocks, 1), arguments![frame, bits, given])?;
-            self.sums.launch(stream, (SCALES as u32, 1), arguments![memory.rows, heights, sums])
-        }
+        // SAFETY: the parameters of float_vif_strips_u8 and float_vif_strips_u16.
+        unsafe { self.strips.launch(stream, (blocks, 1), arguments![frame, bits, given])? };
+        self.ordered.total(stream, memory.rows, sums)
     }
 }
 
@@ -195,7 +179,7 @@ impl Metric for FloatVif {
     const WIDE: bool = true;
 
     fn modules(_work: &FloatVifWork, _setup: &Setup<'_>) -> Vec<&'static str> {
-        vec!["float_vif"]
+        vec!["float_vif", Ordered::MODULE]
     }
 
     fn prepare(work: &FloatVifWork, setup: &Setup<'_>) -> Result<Self, BackendError> {
@@ -210,28 +194,38 @@ impl Metric for FloatVif {
         for (to, from) in taps.iter_mut().zip(&layout.taps) {
             to[..from.len()].copy_from_slice(from);
         }
+        let mut heights = layout.sizes.map(|(_, height)| height);
+        if !scale0 {
+            heights[0] = 0;
+        }
+        let (mut planes, mut row) = (vec![], 0);
+        for sum in 0..SUMS {
+            let height = heights[sum / 2];
+            planes.push(Ordered::rows_at(row, height, sum));
+            row += height as u32;
+        }
         let kernel = |name| Kernel::new(setup.device, "float_vif", name, THREADS);
         Ok(Self {
             halve: kernel(setup.by_sample("float_vif_halve_u8", "float_vif_halve_u16"))?,
             quarter: kernel("float_vif_quarter")?,
             eighth: kernel("float_vif_eighth")?,
             strips: kernel(setup.by_sample("float_vif_strips_u8", "float_vif_strips_u16"))?,
-            sums: kernel("float_vif_sums")?,
+            ordered: Ordered::new(setup.device, &planes)?,
             geometry: setup.geometry,
             layout,
             taps,
-            scale0: *scale0,
+            heights,
             variants: variants.clone(),
         })
     }
 
     fn scratch(&self) -> usize {
         let Memory { rows, .. } = self.memory(0);
-        rows as usize + self.heights().iter().sum::<usize>() * 2 * size_of::<f32>()
+        rows as usize + self.heights.iter().sum::<usize>() * 2 * size_of::<f32>()
     }
 
     fn sums(&self) -> usize {
-        SCALES * self.variants.len()
+        SUMS * self.variants.len()
     }
 
     fn launch(&self, stream: &Stream, pairs: Pairs) -> Result<(), Error> {
@@ -241,7 +235,7 @@ impl Metric for FloatVif {
             let memory = self.memory(scratch);
             self.halve(stream, frame, &memory, i == 0)?;
             for (variant, place) in self.variants.iter().zip(0u64..) {
-                self.sum(stream, frame, &memory, variant, sums + place * (SCALES * 8) as u64)?;
+                self.sum(stream, frame, &memory, variant, sums + place * (SUMS * 8) as u64)?;
             }
         }
         Ok(())
@@ -249,7 +243,7 @@ impl Metric for FloatVif {
 
     fn read(&self, sums: &[&[u64]], _run: usize) -> Vec<FloatVifSums> {
         let single = |bits: u64| f32::from_bits(bits as u32);
-        let variant = |sums: &[u64]| std::array::from_fn(|i| [single(sums[i]), single(sums[i] >> 32)]);
-        sums.iter().map(|sums| vec![sums.chunks_exact(SCALES).map(variant).collect()]).collect()
+        let variant = |sums: &[u64]| std::array::from_fn(|i| [single(sums[2 * i]), single(sums[2 * i + 1])]);
+        sums.iter().map(|sums| vec![sums.chunks_exact(SUMS).map(variant).collect()]).collect()
     }
 }

@@ -68,6 +68,21 @@ impl Ordered {
         })
     }
 
+    /// Describes terms whose sums of rows are in the scratch already, for [`total`](Self::total). `rows`: place of the first.
+    pub fn rows_at(rows: u32, height: usize, sum: usize) -> HvTerms {
+        HvTerms { terms: 0, stride: 0, width: 0, height: height as u32, rows, sum: sum as u32 }
+    }
+
+    /// Adds the sums of rows of one pair. Each sum is the bits of a single.
+    pub fn total(&self, stream: &Stream, scratch: u64, sums: u64) -> Result<(), Error> {
+        let (planes, no_pitch) = (self.planes.address(), 0u32);
+        // SAFETY: the parameters of ordered_sums.
+        unsafe {
+            let given = arguments![planes, no_pitch, scratch, no_pitch, sums];
+            self.sums.launch(stream, (self.count, 1), given)
+        }
+    }
+
     /// Adds the terms of all pairs. Each sum is the bits of a single. `pitch`: distance of the scratch of two pairs, in units
     /// of 4 bytes.
     pub fn launch(&self, stream: &Stream, pairs: Pairs, pitch: u32) -> Result<(), Error> {

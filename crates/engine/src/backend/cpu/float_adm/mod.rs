@@ -14,6 +14,7 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
+use super::image::Centred;
 use super::metric::{Metric, Pictures, Setup, typed};
 use super::plane::{Plane, Sample};
 use super::simd::Level;
@@ -23,7 +24,7 @@ use crate::metrics;
 use crate::metrics::adm::{AdmScale, scales};
 use crate::metrics::float_adm::{BandSums, FloatAdmPass, FloatAdmPassSums, FloatAdmSums, FloatAdmWork};
 use detail::{Masking, RowSums, mask_rows, reference_rows};
-use transform::{Bands, Luma};
+use transform::Bands;
 
 /// Fewest rows of a part. Parts compute a row of their neighbours on each side.
 const MIN_ROWS: usize = 8;
@@ -56,7 +57,7 @@ impl FloatAdm {
         distorted: &[Plane<T>],
     ) -> Vec<FloatAdmSums> {
         let planes = [&[reference], distorted].concat();
-        let luma: Vec<_> = planes.iter().map(|plane| Luma::new(*plane, self.depth)).collect();
+        let luma: Vec<_> = planes.iter().map(|plane| Centred::new(*plane, self.depth.unit())).collect();
         let mut done: &[Bands] = &[];
         for (scale, bands) in self.scales.iter().zip(&mut self.bands) {
             let pictures = bands[..planes.len()].par_iter_mut().enumerate();

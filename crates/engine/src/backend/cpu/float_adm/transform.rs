@@ -5,45 +5,10 @@
 use rayon::prelude::*;
 
 use super::MIN_ROWS;
-use crate::backend::cpu::plane::{Plane, Sample};
+use crate::backend::cpu::image::Image;
 use crate::backend::cpu::simd::{Lanes, Level, dispatch};
-use crate::frame::BitDepth;
 use crate::metrics::adm::AdmScale;
 use crate::metrics::float_adm::{HIGH_PASS, LOW_PASS};
-
-/// A picture whose rows can be read as singles.
-pub trait Image: Copy + Send + Sync {
-    fn size(&self) -> (usize, usize);
-    /// Reads row `y`.
-    fn read(&self, y: usize, to: &mut [f32]);
-}
-
-/// Samples in the range of 8 bits, less 128.
-#[derive(Clone, Copy)]
-pub struct Luma<'a, T> {
-    plane: Plane<'a, T>,
-    unit: f32,
-}
-
-impl<'a, T> Luma<'a, T> {
-    pub fn new(plane: Plane<'a, T>, depth: BitDepth) -> Self {
-        Self { plane, unit: 1.0 / (1u32 << (depth.bits() - 8)) as f32 }
-    }
-}
-
-impl<T: Sample> Image for Luma<'_, T> {
-    fn size(&self) -> (usize, usize) {
-        (self.plane.width(), self.plane.height())
-    }
-
-    #[inline(always)]
-    fn read(&self, y: usize, to: &mut [f32]) {
-        for (to, sample) in to.iter_mut().zip(self.plane.row(y).iter()) {
-            let sample: i32 = sample.into();
-            *to = sample as f32 * self.unit - 128.0;
-        }
-    }
-}
 
 /// Numbers after a row, as many as the widest vector has.
 pub const PADDING: usize = 16;
