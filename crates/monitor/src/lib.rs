@@ -5,8 +5,9 @@
 //!
 //! A file or the command line names the channels (`config.rs`, `settings.rs`, `source.rs`). Each channel has its own
 //! thread (`channel.rs`), which builds a pipeline around the element (`pipeline`) and restarts failed sources
-//! (`branch.rs`, `health.rs`). `audio` measures their audio. `state.rs` holds the results of a channel, `alarms.rs` its active alarms, `segments.rs` the quality for systems downstream. `updates.rs` finds what is new in them, for
-//! the history (`recorder.rs`, `history.rs`), the webhooks (`webhook.rs`) and the printed lines (`lines.rs`).
+//! (`branch.rs`, `health.rs`). `audio` measures their audio. `state.rs` holds the results of a channel, `alarms.rs` its
+//! active alarms, `segments.rs` the quality for systems downstream. `updates.rs` finds what is new in them, for the history
+//! (`recorder.rs`, `history.rs`), the webhooks (`webhook.rs`) and the printed lines (`lines.rs`).
 //! `dashboard.rs` draws the terminal; `web` and `metrics.rs` are the web server.
 
 mod alarm_files;
@@ -30,6 +31,7 @@ mod metrics;
 mod mutes;
 mod pairings;
 mod pipeline;
+mod recent;
 mod recorder;
 mod scale;
 mod segments;

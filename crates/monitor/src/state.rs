@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use super::alarms::{About, Alarm, CHANNEL, Severity};
 use super::mutes::Maintenance;
+use super::recent::Recent;
 use super::segments::{Segment, Segmenter, composite};
 use super::settings::{Channel, EventKind};
 use super::source::Source;
@@ -79,21 +80,14 @@ pub struct State {
     pub events: VecDeque<Entry>,
     /// Number of events so far.
     pub event_count: u64,
-    /// Values beside the scores, oldest first.
+    /// Values beside the scores.
     #[serde(skip)]
-    pub values: VecDeque<Value>,
-    /// Number of values so far.
-    #[serde(skip)]
-    pub value_count: u64,
+    pub values: Recent<Value, VALUES>,
     /// Length of segments in seconds, if they are published.
     #[serde(skip)]
     pub segment_length: Option<f64>,
-    /// The latest segments, oldest first.
     #[serde(skip)]
-    pub segments: VecDeque<Segment>,
-    /// Number of segments so far.
-    #[serde(skip)]
-    pub segment_count: u64,
+    pub segments: Recent<Segment, SEGMENTS>,
 }
 
 /// The reference or a rendition.
@@ -127,10 +121,7 @@ pub struct Stream {
     #[serde(skip)]
     pub last: Option<Point>,
     #[serde(skip)]
-    pub history: VecDeque<Point>,
-    /// Number of windows so far.
-    #[serde(skip)]
-    pub window_count: u64,
+    pub history: Recent<Point, POINTS>,
     /// Composite quality of the last window.
     pub quality: Option<f64>,
     #[serde(skip)]
@@ -261,17 +252,7 @@ impl Stream {
     /// Adds a window.
     pub fn add(&mut self, point: Point) {
         self.last = Some(point);
-        self.history.push_back(point);
-        self.window_count += 1;
-        if self.history.len() > POINTS {
-            self.history.pop_front();
-        }
-    }
-
-    /// Returns the windows after the first `count`, oldest first. Times are no order, since clocks are set.
-    pub fn windows_since(&self, count: u64) -> impl Iterator<Item = &Point> {
-        let new = usize::try_from(self.window_count.saturating_sub(count)).unwrap_or(usize::MAX);
-        self.history.iter().skip(self.history.len().saturating_sub(new))
+        self.history.push(point);
     }
 
     /// Returns the mean of the last window, if it has scores.
@@ -393,18 +374,8 @@ impl State {
             self.value(i, Curve::Quality, quality);
         }
         if let Some(segment) = segment {
-            self.segments.push_back(Segment { label, score_of, ..segment });
-            self.segment_count += 1;
-            if self.segments.len() > SEGMENTS {
-                self.segments.pop_front();
-            }
+            self.segments.push(Segment { label, score_of, ..segment });
         }
-    }
-
-    /// Returns the segments after the first `count`, oldest first.
-    pub fn segments_since(&self, count: u64) -> impl Iterator<Item = &Segment> {
-        let new = usize::try_from(self.segment_count.saturating_sub(count)).unwrap_or(usize::MAX);
-        self.segments.iter().skip(self.segments.len().saturating_sub(new))
     }
 
     /// Adds an event of the element, with the number of its still.
@@ -439,17 +410,7 @@ impl State {
     /// Adds a value of a curve to the stream with this number.
     pub fn value(&mut self, i: usize, curve: Curve, value: f64) {
         let Some(stream) = self.streams().nth(i) else { return };
-        self.values.push_back(Value { time: wall_clock(), label: stream.label.clone(), curve, value });
-        self.value_count += 1;
-        if self.values.len() > VALUES {
-            self.values.pop_front();
-        }
-    }
-
-    /// Returns the values after the first `count`, oldest first.
-    pub fn values_since(&self, count: u64) -> impl Iterator<Item = &Value> {
-        let new = usize::try_from(self.value_count.saturating_sub(count)).unwrap_or(usize::MAX);
-        self.values.iter().skip(self.values.len().saturating_sub(new))
+        self.values.push(Value { time: wall_clock(), label: stream.label.clone(), curve, value });
     }
 
     /// Adds an event that is no alarm.

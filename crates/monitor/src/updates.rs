@@ -90,20 +90,20 @@ impl Followed {
         self.windows.resize(state.renditions.len(), 0);
         let mut windows = vec![];
         for (stream, count) in state.renditions.iter().zip(&mut self.windows) {
-            windows.extend(stream.windows_since(*count).map(|point| Window {
+            windows.extend(stream.history.since(*count).map(|point| Window {
                 label: stream.label.clone(),
                 point: *point,
                 counts: stream.counts,
                 raised: stream.raised(),
             }));
-            *count = stream.window_count;
+            *count = stream.history.count();
         }
         let events: Vec<_> = state.events_since(self.events).cloned().collect();
         self.events = state.event_count;
-        let values: Vec<_> = state.values_since(self.values).cloned().collect();
-        self.values = state.value_count;
-        let segments: Vec<_> = state.segments_since(self.segments).cloned().collect();
-        self.segments = state.segment_count;
+        let values: Vec<_> = state.values.since(self.values).cloned().collect();
+        self.values = state.values.count();
+        let segments: Vec<_> = state.segments.since(self.segments).cloned().collect();
+        self.segments = state.segments.count();
         let alarms: Vec<_> = state.alarms.iter().filter(|alarm| alarm.has_begun()).cloned().collect();
         let alarms = (alarms != self.alarms).then_some(alarms);
         self.alarms = alarms.as_ref().unwrap_or(&self.alarms).clone();

@@ -149,9 +149,8 @@ fn summary(app: &App, state: &state::State) -> Value {
 }
 
 fn spark(stream: &state::Stream) -> Vec<f64> {
-    let skip = stream.history.len().saturating_sub(SPARK);
     // More decimals cannot be seen.
-    stream.history.iter().skip(skip).map(|point| (point.mean * 1e3).round() / 1e3).collect()
+    stream.history.last(SPARK).map(|point| (point.mean * 1e3).round() / 1e3).collect()
 }
 
 async fn channel(State(app): State<App>, Path(name): Path<String>) -> Response {
