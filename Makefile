@@ -130,7 +130,7 @@ doc: bootstrap ## build the documentation of the library
 unit: export HIPVMAF_REQUIRE_HIP_HEADERS := 1
 unit: export HIPVMAF_PYTHON := $(abspath $(PYTHON))
 unit: $(PACKAGES) bootstrap-tests swhip ## the tests alone
-	cargo test --locked --workspace
+	cargo test --locked --workspace --no-fail-fast
 
 walk: plugin $(PACKAGES) bootstrap-tests ## run the commands of README.md and docs/, as printed
 	cargo build --locked $(WHOLE) $(RELEASE)
