@@ -184,6 +184,7 @@ impl Channel {
             stall: other.stall,
             retry: other.retry,
             webhook: other.webhook.clone(),
+            snmp_trap: other.snmp_trap.clone(),
             webhook_events: other.webhook_events.clone(),
             maintenance: other.maintenance.clone(),
             ..self.clone()

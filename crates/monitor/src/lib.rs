@@ -7,7 +7,7 @@
 //! thread (`channel.rs`), which builds a pipeline around the element (`pipeline`) and restarts failed sources
 //! (`branch.rs`, `health.rs`). `audio` measures their audio. `state.rs` holds the results of a channel, `alarms.rs` its
 //! active alarms, `segments.rs` the quality for systems downstream. `updates.rs` finds what is new in them, for the history
-//! (`recorder.rs`, `history.rs`), the webhooks (`webhook.rs`) and the printed lines (`lines.rs`).
+//! (`recorder.rs`, `history.rs`), the webhooks and SNMP traps (`webhook.rs`, `snmp.rs`) and the printed lines (`lines.rs`).
 //! `dashboard.rs` draws the terminal; `web` and `metrics.rs` are the web server.
 
 mod alarm_files;
@@ -37,6 +37,7 @@ mod scale;
 mod segments;
 mod service;
 mod settings;
+mod snmp;
 mod source;
 mod state;
 mod still_store;

@@ -191,7 +191,7 @@ mod tests {
         let window = || Window { label: "low".into(), point, counts: Counts::default(), raised: vec![] };
         let update = || Update {
             channel: "a".into(),
-            webhook: None,
+            addresses: vec![],
             webhook_events: vec![],
             score_of: "vmaf_v0.6.1".into(),
             windows: vec![window()],

@@ -4,7 +4,7 @@
 
 use std::collections::VecDeque;
 
-/// The latest entries, up to `MOST`, and the number of all so far. Entries are told apart by their number, as clocks are set.
+/// The latest entries, up to `MOST`, and the number of all so far. Entries are known by their numbers, as clocks are set.
 #[derive(Clone, Debug)]
 pub struct Recent<T, const MOST: usize> {
     /// Oldest first.

@@ -11,6 +11,7 @@ use serde::Deserialize;
 use watch::align::MAX_RANGE;
 
 use super::mutes::Maintenance;
+use super::snmp::Manager;
 use super::source::{Named, Source};
 
 /// Gives the type of an option in a channel: without a default it is optional.
@@ -155,6 +156,9 @@ options! {
     /// Send a request to this address when an alarm is raised or cleared
     #[arg(long, value_name = "URL")]
     webhook: Webhook,
+    /// Send an SNMP trap to this network management when an alarm is raised or cleared
+    #[arg(long, value_name = "COMMUNITY@HOST[:PORT]")]
+    snmp_trap: Manager,
     /// Send only events of this kind; may be repeated [default: all alarms]
     #[arg(long, value_name = "KIND")]
     webhook_events: Vec<EventKind> = vec![],
@@ -167,6 +171,14 @@ options! {
     /// Set any other property of the element hipvmaf; may be repeated
     #[arg(long = "set", value_name = "PROPERTY=VALUE")]
     set: Vec<Property> = vec![],
+}
+
+impl Channel {
+    /// Returns the addresses for alarms.
+    pub fn addresses(&self) -> Vec<String> {
+        let webhook = self.webhook.as_ref().map(|webhook| webhook.0.clone());
+        webhook.into_iter().chain(self.snmp_trap.as_ref().map(Manager::address)).collect()
+    }
 }
 
 /// A duration in seconds.

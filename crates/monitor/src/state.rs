@@ -58,10 +58,10 @@ pub struct State {
     /// The element, while there is a pipeline.
     #[serde(skip)]
     pub element: glib::WeakRef<HipVmaf>,
-    /// Address for alarms.
+    /// Addresses for alarms.
     #[serde(skip)]
-    pub webhook: Option<String>,
-    /// Kinds of events for it; empty for all alarms.
+    pub addresses: Vec<String>,
+    /// Kinds of events for them; empty for all alarms.
     #[serde(skip)]
     pub webhook_events: Vec<EventKind>,
     #[serde(skip)]
@@ -298,7 +298,7 @@ impl State {
 
     fn set(&mut self, channel: &Channel) {
         self.alarm_low = channel.alarm_low;
-        self.webhook = channel.webhook.as_ref().map(|webhook| webhook.0.clone());
+        self.addresses = channel.addresses();
         self.webhook_events = channel.webhook_events.clone();
         self.maintenance = channel.maintenance.clone();
         self.stall = channel.stall.0;

@@ -15,9 +15,9 @@ use super::state::{Counts, Entry, Point, Shared, Value};
 /// New windows and events of a channel.
 pub struct Update {
     pub channel: String,
-    /// Webhook for its alarms.
-    pub webhook: Option<String>,
-    /// Kinds of events for it; empty for all alarms.
+    /// Addresses for its alarms.
+    pub addresses: Vec<String>,
+    /// Kinds of events for them; empty for all alarms.
     pub webhook_events: Vec<EventKind>,
     /// Name of the value that scores are of.
     pub score_of: String,
@@ -114,7 +114,7 @@ impl Followed {
             || !segments.is_empty();
         any.then(|| Update {
             channel: state.name.clone(),
-            webhook: state.webhook.clone(),
+            addresses: state.addresses.clone(),
             webhook_events: state.webhook_events.clone(),
             score_of: state.score_of.clone(),
             windows,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! Webhooks: an HTTP POST with JSON and stills for each alarm that is raised or cleared.
+//! Webhooks: an HTTP POST with JSON and stills for each alarm that is raised or cleared, or an SNMP trap in its place.
 //!
 //! Each address has its own thread and queue, so that one that does not respond delays no other. Failed deliveries
 //! are repeated in order, with growing pauses. Alarms that follow from another are not sent, nor those of muted channels.
@@ -23,7 +23,8 @@ use sha2::{Digest, Sha256};
 use super::backoff::Backoff;
 use super::history::History;
 use super::segments::Segment;
-use super::settings::{Channel, EventKind, Webhook};
+use super::settings::{Channel, EventKind};
+use super::snmp;
 use super::state::{Entry, wall_clock};
 use super::still_store::{KINDS, StillStore};
 use super::updates::Update;
@@ -173,10 +174,10 @@ impl Webhooks {
                 continue;
             };
             self.next = alarm.number + 1;
-            let addresses = channels.iter().filter_map(|channel| channel.webhook.as_ref());
-            match addresses.map(|webhook| &webhook.0).find(|address| hash(address) == alarm.to) {
-                Some(address) if alarm.held => self.held.push((address.clone(), alarm)),
-                Some(address) => self.add(address, alarm),
+            let mut addresses = channels.iter().flat_map(Channel::addresses);
+            match addresses.find(|address| hash(address) == alarm.to) {
+                Some(address) if alarm.held => self.held.push((address, alarm)),
+                Some(address) => self.add(&address, alarm),
                 None => {
                     alarm.forget(&self.history);
                     gone += 1;
@@ -198,16 +199,18 @@ impl Webhooks {
             mem::take(&mut self.held).into_iter().partition(|(_, alarm)| muted.contains(&alarm.channel));
         self.held = held;
         due.into_iter().for_each(|(address, alarm): (String, Alarm)| self.add(&address, alarm));
-        for Update { channel, webhook, webhook_events, events, segments, .. } in updates {
-            let Some(address) = webhook else { continue };
-            let segments = segments.iter().map(|segment| (of_segment(segment), Some(segment.clone())));
+        for Update { channel, addresses, webhook_events, events, segments, .. } in updates {
+            let segments = segments.iter().map(|segment| (of_segment(segment), Some(segment)));
             let events = events.iter().map(|event| (event.clone(), None)).chain(segments);
             for (event, segment) in events.filter(|(event, _)| is_sent(event, webhook_events)) {
-                let (number, held) = (self.next, false);
-                let (channel, to) = (channel.clone(), hash(address));
-                self.next += 1;
-                let is_muted = muted.contains(&channel);
-                self.sort(address, Alarm { number, to, channel, event, held, segment }, is_muted);
+                for address in addresses {
+                    let (number, held) = (self.next, false);
+                    let (channel, to) = (channel.clone(), hash(address));
+                    let (event, segment) = (event.clone(), segment.cloned());
+                    self.next += 1;
+                    let is_muted = muted.contains(&channel);
+                    self.sort(address, Alarm { number, to, channel, event, held, segment }, is_muted);
+                }
             }
         }
     }
@@ -215,7 +218,8 @@ impl Webhooks {
     /// Delivers an event, or holds it.
     fn sort(&mut self, address: &str, alarm: Alarm, muted: bool) {
         let about = alarm.about();
-        let held = self.held.iter().position(|(_, held)| held.about() == about && about.is_some());
+        let is_held = |held: &Alarm| about.is_some() && held.about() == about && held.to == alarm.to;
+        let held = self.held.iter().position(|(_, held)| is_held(held));
         match (&*alarm.event.state, held) {
             // It ended without being sent.
             ("cleared", Some(at)) => self.held.remove(at).1.forget(&self.history),
@@ -303,25 +307,26 @@ pub fn test(channels: &[Channel]) -> Vec<(String, bool)> {
     let mut tested = HashSet::new();
     let mut lines = vec![];
     for channel in channels {
-        let Some(Webhook(address)) =
-            channel.webhook.as_ref().filter(|webhook| tested.insert(webhook.0.clone()))
-        else {
-            continue;
-        };
-        let body = json!({
-            "channel": channel.name, "label": "test", "kind": "test", "state": "info", "time": wall_clock(),
-            "text": "a test of the webhook", "stills": {},
-        });
-        lines.push(match post(&agent(), address, &body.to_string()) {
-            Ok(()) => (format!("{}: delivered", host(address)), true),
-            Err((why, _)) => (format!("{}: {why}", host(address)), false),
-        });
+        for address in channel.addresses().into_iter().filter(|address| tested.insert(address.clone())) {
+            let message = json!({
+                "channel": channel.name, "label": "test", "kind": "test", "state": "info", "time": wall_clock(),
+                "text": "a test of the webhook", "stills": {},
+            });
+            lines.push(match send(&agent(), &address, &message) {
+                Ok(()) => (format!("{}: delivered", host(&address)), true),
+                Err((why, _)) => (format!("{}: {why}", host(&address)), false),
+            });
+        }
     }
     lines
 }
 
-/// Sends a request. An error has its reason, and if the address has refused the request and will do so again.
-fn post(agent: &ureq::Agent, address: &str, body: &str) -> Result<(), (String, bool)> {
+/// Sends a message. An error has its reason, and if the address has refused the message and will do so again.
+fn send(agent: &ureq::Agent, address: &str, message: &Value) -> Result<(), (String, bool)> {
+    if let Some(manager) = address.strip_prefix(snmp::SCHEME) {
+        return snmp::send(manager, message).map_err(|why| (why, false));
+    }
+    let body = message.to_string();
     agent.post(address).content_type("application/json").send(body).map(|_| ()).map_err(|error| {
         let refused = matches!(error, ureq::Error::StatusCode(code) if (400..500).contains(&code) && code != 408 && code != 429);
         (redact::text(&error.to_string(), address), refused)
@@ -335,10 +340,10 @@ fn deliver(
     still_store: &StillStore,
     deliveries: &Deliveries,
 ) {
-    let body = body(alarm, still_store).to_string();
+    let message = message(alarm, still_store);
     let mut backoff = Backoff::new(LONGEST_PAUSE);
     let begin = Instant::now();
-    while let Err((why, refused)) = post(agent, address, &body) {
+    while let Err((why, refused)) = send(agent, address, &message) {
         let ends = refused || begin.elapsed() > GIVE_UP_AFTER;
         let is_first = deliveries.change(address, |of| {
             of.failures += 1;
@@ -363,8 +368,8 @@ fn deliver(
     }
 }
 
-/// Returns the JSON for an alarm.
-fn body(alarm: &Alarm, still_store: &StillStore) -> Value {
+/// Returns the message about an alarm.
+fn message(alarm: &Alarm, still_store: &StillStore) -> Value {
     let Entry { time, label, kind, state, text, still, about } = &alarm.event;
     let mut pictures = Map::new();
     if let Some(number) = still {
@@ -403,7 +408,7 @@ fn host(address: &str) -> String {
 mod tests {
     use super::*;
     use crate::alarms::{About, Severity};
-    use crate::settings::Settings;
+    use crate::settings::{Settings, Webhook};
     use crate::source::Source;
 
     fn event(number: u64, state: &str, follows: Option<&str>) -> Entry {
@@ -433,7 +438,7 @@ mod tests {
         let address = format!("http://{}/", server.local_addr().unwrap());
         let update = |events: &[Entry]| Update {
             channel: "a".into(),
-            webhook: Some(address.clone()),
+            addresses: vec![address.clone()],
             webhook_events: vec![],
             score_of: String::new(),
             windows: vec![],
