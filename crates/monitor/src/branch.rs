@@ -101,6 +101,11 @@ impl Branch {
         }
     }
 
+    /// Returns true if the source has never been inserted.
+    pub fn has_not_begun(&self) -> bool {
+        self.bin.is_none() && self.status() == Status::Starting
+    }
+
     /// Returns true if the source is to be inserted now. A missing file is checked for continuously.
     pub fn is_due(&self) -> bool {
         self.bin.is_none() && (self.missing || self.health.is_due(Instant::now()))

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use gst::prelude::*;
 use gst::{ClockTime, MessageView};
-use gsthipvmaf::event::{EventMessage, EventState};
+use gsthipvmaf::event::{Event, EventMessage, EventState};
 use gsthipvmaf::message::VmafMessage;
 
 use super::{End, Pipeline, TICK};
@@ -46,6 +46,9 @@ impl Pipeline {
         if structure.name() == ENDED {
             return self.failed(message, "the stream has ended");
         } else if let Ok(event) = EventMessage::try_from(structure) {
+            if self.has_not_begun(&event) {
+                return None;
+            }
             let stills = self.stills.as_ref().filter(|_| event.state == EventState::Raised);
             let still = stills.and_then(|stills| stills.alarm(&event.pad));
             self.alarm(&event);
@@ -66,6 +69,13 @@ impl Pipeline {
         None
     }
 
+    /// Returns true for a drop-out of a file that is not played yet, as it is being examined.
+    fn has_not_begun(&self, event: &EventMessage) -> bool {
+        let is_dropout = (event.event, event.state) == (Event::Dropout, EventState::Raised);
+        let stream = self.state.lock().streams().position(|stream| stream.pad == event.pad);
+        is_dropout && stream.is_some_and(|i| self.branches[i].has_not_begun())
+    }
+
     /// Removes the source that failed, if the message is from a source.
     fn failed(&mut self, message: &gst::Message, text: &str) -> Option<End> {
         let source = message.src()?;
@@ -74,5 +84,40 @@ impl Pipeline {
             // The source may have been removed in the meantime.
             None => source.has_as_ancestor(&self.pipeline).then(|| End::Failed(text.into())),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::alarm_files::AlarmFiles;
+    use crate::settings::Settings;
+    use crate::source::{Named, Source};
+    use crate::state::{Shared, State};
+
+    #[test]
+    fn a_file_that_is_being_examined_has_not_dropped_out() {
+        gst::init().unwrap();
+        gsthipvmaf::plugin_register_static().unwrap();
+        let file = || Source::File("film.mp4".into());
+        let renditions = vec![Named { label: "same".into(), source: file() }];
+        let settings =
+            Settings { reference: Some(file()), renditions: Some(renditions), ..Settings::default() };
+        let channel = settings.channel("a".into()).unwrap();
+        let state = Shared::new(State::new(&channel).into());
+        let files = AlarmFiles::open(None, 0).unwrap();
+        let mut pipeline = Pipeline::new(&channel, state, &files, false).unwrap();
+        let dropout =
+            gst::Structure::builder("hipvmaf-event").field("event", "dropout").field("state", "raised");
+        let dropout = dropout.field("pad", "dist_sink").field("label", "same").build();
+        let message = gst::message::Element::new(dropout.clone());
+        let alarms = |pipeline: &mut Pipeline| {
+            assert!(pipeline.handle(&message, &dropout).is_none());
+            pipeline.state.lock().alarms.len()
+        };
+        assert_eq!(alarms(&mut pipeline), 0);
+        // A file that failed is an alarm, from which its drop-out follows.
+        pipeline.fail(1, "no such file");
+        assert_eq!(alarms(&mut pipeline), 2);
     }
 }

@@ -20,7 +20,7 @@ pub use curves::DELAY;
 use incident::Running;
 
 use crate::alarm_files::AlarmFiles;
-use crate::alarms::SOURCE;
+use crate::alarms::{CHANNEL, SOURCE};
 use crate::branch::Branch;
 use crate::channel::Wanted;
 use crate::clock::{self, LEAD};
@@ -266,13 +266,19 @@ impl Pipeline {
     /// Returns the times for the frames of a source. A file reference waits until all its renditions are examined.
     fn pair(&mut self, i: usize) -> Answer {
         let is_file = self.branches[0].source.source.file().is_some();
+        let were_pending = self.pairings.are_pending();
         let answer = match (i.checked_sub(1), self.branches[i].source.source.file()) {
             (None, _) => Answer::Paired(self.pairings.reference_timing()),
             (Some(_), Some(_)) if is_file && self.branches[0].lacks_file() => Answer::Wait,
             (Some(rendition), Some(file)) => self.pairings.ask(rendition, file),
             (Some(_), None) => Answer::Paired(None),
         };
-        let begins = is_file && self.start.is_none() && self.pairings.are_pending();
+        let are_pending = self.pairings.are_pending();
+        if are_pending && !were_pending {
+            let text = "files are examined before they are shown, which can take as long as decoding them";
+            self.state.lock().note(CHANNEL, CHANNEL, text.into());
+        }
+        let begins = is_file && self.start.is_none() && are_pending;
         if begins && matches!(answer, Answer::Paired(_)) { Answer::Wait } else { answer }
     }
 
