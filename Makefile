@@ -66,7 +66,7 @@ test: ## everything that a change must pass; the seconds that each part takes ar
 test-all: ## also what is to pass before a release: other systems, clusters, kernels for all GPUs, hours of use; as root
 	@$(MAKE) --no-print-directory test
 	@$(MAKE) --no-print-directory check-kernels KERNELS=all
-	@$(MAKE) --no-print-directory interop check-packages check-slurm check-ray check-kubernetes check-archive
+	@$(MAKE) --no-print-directory interop check-packages check-arm64 check-slurm check-ray check-kubernetes check-archive
 	@$(MAKE) --no-print-directory soak DURATION=1800
 	@$(MAKE) --no-print-directory stress DURATION=1800
 	@$(MAKE) --no-print-directory soak-monitor
@@ -201,6 +201,9 @@ source-packages: bootstrap-packages ## make a Debian source package, an RPM spec
 
 check-packages: bootstrap-all plugin ## make packages, and install, use and remove them in a Debian root; as root
 	@scripts/check-packages
+
+check-arm64: bootstrap-all program ## build program and plugin for arm64, and run them and the engine's unit tests in qemu
+	@scripts/check-arm64
 
 check-crates: bootstrap ## pack the crates, and compile what is in the packages
 	@scripts/check-crates
