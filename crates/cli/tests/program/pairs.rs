@@ -356,6 +356,46 @@ fn what_is_lost_in_slow_movement_is_found() {
     }
 }
 
+/// At one of the places the encode is noise, so that only a longer look tells that its frames have their times. Elsewhere it
+/// repeats a frame, which shows that not all frames are examined.
+#[test]
+fn long_films_are_examined_at_some_places() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str| folder.path().join(name).display().to_string();
+    let files = ["original.mkv", "encoded.mkv"].map(file);
+    let size = (64, 48);
+    let picture = |number: u32| -> Vec<u8> {
+        let luma = (0..64 * 48).map(|i| (i % 64 + number, i / 64 + number / 25));
+        let luma = luma.map(|(x, y)| 60 + (((x * 37) ^ (y * 11)) % 128) as u8);
+        luma.chain(std::iter::repeat_n(128, 64 * 48 / 2)).collect()
+    };
+    let noise = |number: u32| -> Vec<u8> {
+        let bits = |i: u32| (number * 10_000 + i).wrapping_mul(0x9e37_79b9) >> 8;
+        (0..64 * 48 * 3 / 2).map(|i| 90 + (bits(bits(i)) % 70) as u8).collect()
+    };
+    let encoded = |number: u32| match number {
+        1599..1620 => noise(number),
+        2300 => picture(2299),
+        _ => picture(number),
+    };
+    let written = |picture: &dyn Fn(u32) -> Vec<u8>, file: &str| {
+        let pipeline = format!("{X264} ! h264parse ! matroskamux ! filesink location={file}");
+        write_pictures(&film(0..3200), size, picture, &pipeline);
+    };
+    written(&picture, &files[0]);
+    written(&encoded, &files[1]);
+    let mut command = hipvmaf("score");
+    command.args(&files).args(["--model", "none", "--feature", "psnr", "--backend", "cpu", "--json"]);
+    let ended = Ended::of(command);
+    let printed: Value = serde_json::from_str(&ended.stdout).unwrap();
+    let pairing = &printed["renditions"][0]["pairing"];
+    assert_eq!(
+        (&pairing["method"], &pairing["repeated"]),
+        (&"number".into(), &serde_json::json!([])),
+        "{pairing}"
+    );
+}
+
 /// Runs ffmpeg. Returns false if no Python with ffmpeg is available.
 #[track_caller]
 fn ffmpeg(args: &[&str]) -> bool {

@@ -42,11 +42,12 @@ pub use timeline::Timeline;
 /// Up to this number of frames, all are examined. Longer videos with equal timestamps on both sides are sampled.
 const FEW: usize = 3000;
 /// Frames examined at the beginning of a long video, or of a stream of unknown duration; number and length of the
-/// other samples.
+/// other samples, and their length where the pictures of a short one are too similar or too damaged to tell.
 const BEGINNING: usize = 100;
 const LONG_BEGINNING: usize = 750;
 const PLACES: u64 = 8;
 const PLACE: ClockTime = ClockTime::from_mseconds(600);
+const LONG_PLACE: ClockTime = ClockTime::from_seconds(8);
 /// Length examined after the scored range.
 const BEHIND: ClockTime = ClockTime::from_seconds(15);
 
@@ -185,8 +186,11 @@ fn sampled(
         let slack = ClockTime::from_nseconds(other.distance()? / 8);
         for place in 1..PLACES {
             let from = ClockTime::from_nseconds(end / PLACES * place);
-            let time_range = TimeRange { from, to: Some(from + PLACE), slack, seek: true };
-            least = least.min(compare(Some(time_range), Limit::default())?);
+            let compare = |length| {
+                let time_range = TimeRange { from, to: Some(from + length), slack, seek: true };
+                compare(Some(time_range), Limit::default())
+            };
+            least = least.min(compare(PLACE).or_else(|| compare(LONG_PLACE))?);
         }
     }
     Some(least)
