@@ -9,9 +9,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, TryRecvError};
 use std::thread;
+use std::time::Duration;
 
+use parking_lot::Mutex;
 use score::command;
 use score::{Args, Fields, Kept, Timing};
+
+/// Held during an examination. It uses all CPUs, which live channels need too, so that one file is examined after the other.
+static EXAMINATION: Mutex<()> = Mutex::new(());
+/// Longest wait for another examination: files on a server that hangs must not hold up all others.
+const TURN_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Timings of the reference and of a rendition; `None` if timestamps pair their frames.
 type Timings = Option<[Arc<Timing>; 2]>;
@@ -108,6 +115,7 @@ fn look(reference: PathBuf, file: PathBuf) -> Receiver<Result<Timings, String>> 
     let (decided, answer) = mpsc::channel();
     // Without a thread the channel closes, which counts as a failure.
     let _ = thread::Builder::new().name("pairing".into()).spawn(move || {
+        let _turn = EXAMINATION.try_lock_for(TURN_TIMEOUT);
         // Fails only if the monitored channel has ended.
         let _ = decided.send(decide(&reference, &file));
     });
