@@ -109,7 +109,7 @@ function options(history, series, height, range, drawClear) {
     scales: {x: {min: history.from, max: history.to}, y: {range: (_, low, high) => [Math.min(range.low, low ?? range.low), Math.max(range.high, high ?? range.high)]}},
     axes: [{...axis, space: 80, values: (_, splits, __, ___, step) => splits.map(time => step < 60 ? clock(time) : history.to - history.from > 90000
              ? new Date(time * 1000).toLocaleString([], {weekday: "short", hour: "2-digit", minute: "2-digit", hour12: false})
-             : clock(time).slice(0, 5))}, {...axis, size: 40}],
+             : clock(time).slice(0, 5))}, {...axis, size: 60}],
     cursor: {drag: {setScale: false}, bind: {dblclick: () => () => { zoom = null; refresh(); return null; }}},
     hooks: {
       drawClear,
