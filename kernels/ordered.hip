@@ -61,21 +61,22 @@ HV_KERNEL(ORDERED_THREADS, ordered_rows)(const HvTerms *__restrict__ planes, uin
   const uint32_t column = threadIdx.x % beside * 4, row = threadIdx.x / beside, last = (plane.width - 1) / 4 * 4;
   ordered::Four loaded[steps];
   // Terms outside of the plane are not used.
-  const auto load = [&](uint32_t x) {
-#pragma unroll
-    for (uint32_t i = 0; i < steps; i++) {
-      const uint32_t y = hv_min(first + row + i * together, plane.height - 1);
-      loaded[i] = *(const ordered::Four *)(terms + (uint64_t)y * plane.stride + hv_min(x + column, last));
-    }
+  const auto load = [&](uint32_t x, uint32_t i) {
+    const uint32_t y = hv_min(first + row + i * together, plane.height - 1);
+    return *(const ordered::Four *)(terms + (uint64_t)y * plane.stride + hv_min(x + column, last));
   };
-  load(0);
+#pragma unroll
+  for (uint32_t i = 0; i < steps; i++) loaded[i] = load(0, i);
   float sum = 0;
   uint32_t at = 0;
   for (uint32_t x = 0; x < plane.width; x += ORDERED_COLUMNS, at ^= 1) {
 #pragma unroll
     for (uint32_t i = 0; i < steps; i++) *(ordered::Four *)&tile[at][row + i * together][column] = loaded[i];
     __syncthreads();
-    if (x + ORDERED_COLUMNS < plane.width) load(x + ORDERED_COLUMNS);
+    if (x + ORDERED_COLUMNS < plane.width) {
+#pragma unroll
+      for (uint32_t i = 0; i < steps; i++) loaded[i] = load(x + ORDERED_COLUMNS, i);
+    }
     if (threadIdx.x < ORDERED_ROWS) sum = ordered::add(sum, tile[at][threadIdx.x], plane.width - x);
   }
   if (threadIdx.x < ORDERED_ROWS && first + threadIdx.x < plane.height) scratch[plane.rows + first + threadIdx.x] = sum;
