@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use score::command;
 use score::{Args, Fields, Kept, Timing};
 
-/// Held during an examination. It uses all CPUs, which live channels need too, so that one file is examined after the other.
+/// Held during an examination, so that files are examined one after the other: each takes all CPUs, which live channels need.
 static EXAMINATION: Mutex<()> = Mutex::new(());
 /// Longest wait for another examination: files on a server that hangs must not hold up all others.
 const TURN_TIMEOUT: Duration = Duration::from_secs(60);

@@ -4,7 +4,8 @@
 //!
 //! Traps are not confirmed, so an alarm is delivered once it is sent.
 
-use std::net::UdpSocket;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, ToSocketAddrs, UdpSocket};
 use std::str::FromStr;
 use std::sync::LazyLock;
 use std::time::Instant;
@@ -72,8 +73,14 @@ impl Manager {
 pub fn send(address: &str, message: &Value) -> Result<(), String> {
     let Manager { community, to } = address.parse()?;
     let trap = encode(&community, message)?;
-    let socket = UdpSocket::bind("[::]:0").or_else(|_| UdpSocket::bind("0.0.0.0:0"));
-    socket.and_then(|socket| socket.send_to(&trap, to)).map(|_| ()).map_err(|error| error.to_string())
+    post(&to, &trap).map_err(|error| error.to_string())
+}
+
+/// Sends a datagram from a socket of the receiver's family.
+fn post(to: &str, datagram: &[u8]) -> io::Result<()> {
+    let to = to.to_socket_addrs()?.next().ok_or(io::ErrorKind::HostUnreachable)?;
+    let any: IpAddr = if to.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+    UdpSocket::bind((any, 0))?.send_to(datagram, to).map(|_| ())
 }
 
 fn encode(community: &str, message: &Value) -> Result<Vec<u8>, String> {

@@ -340,7 +340,9 @@ fn deliver(
     still_store: &StillStore,
     deliveries: &Deliveries,
 ) {
-    let message = message(alarm, still_store);
+    // Traps have no pictures, and need not wait for them.
+    let stills = (!address.starts_with(snmp::SCHEME)).then_some(still_store);
+    let message = message(alarm, stills);
     let mut backoff = Backoff::new(LONGEST_PAUSE);
     let begin = Instant::now();
     while let Err((why, refused)) = send(agent, address, &message) {
@@ -368,11 +370,11 @@ fn deliver(
     }
 }
 
-/// Returns the message about an alarm.
-fn message(alarm: &Alarm, still_store: &StillStore) -> Value {
+/// Returns the message about an alarm, with pictures of the store.
+fn message(alarm: &Alarm, still_store: Option<&StillStore>) -> Value {
     let Entry { time, label, kind, state, text, still, about } = &alarm.event;
     let mut pictures = Map::new();
-    if let Some(number) = still {
+    if let (Some(number), Some(still_store)) = (still, still_store) {
         let end = Instant::now() + STILLS_TIMEOUT;
         // All pictures of a still appear together.
         while still_store.path(*number, KINDS[0]).is_none() && Instant::now() < end {
